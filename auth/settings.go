@@ -1,0 +1,43 @@
+package auth
+
+import "time"
+
+// IdentityHeader is one header that tells an upstream who calls.
+type IdentityHeader struct {
+	Name string `yaml:"name"`
+	// ValueFrom is static (also when empty) or profile.
+	ValueFrom string `yaml:"value_from"`
+	// Value is sent verbatim when ValueFrom is static.
+	Value string `yaml:"value"`
+}
+
+// OAuth is the oauth block of one server.
+type OAuth struct {
+	ClientID                string        `yaml:"client_id"`
+	ClientSecret            string        `yaml:"client_secret"`
+	ClientName              string        `yaml:"client_name"`
+	Scope                   string        `yaml:"scope"`
+	RedirectPort            int           `yaml:"redirect_port"`
+	RedirectURI             string        `yaml:"redirect_uri"`
+	RedirectHost            string        `yaml:"redirect_host"`
+	TokenEndpointAuthMethod string        `yaml:"token_endpoint_auth_method"`
+	ApplicationType         string        `yaml:"application_type"`
+	ClientMetadataURL       string        `yaml:"client_metadata_url"`
+	CIMD                    *bool         `yaml:"cimd"`
+	UserAgent               string        `yaml:"user_agent"`
+	Timeout                 time.Duration `yaml:"timeout"`
+	Flow                    string        `yaml:"flow"`
+	AcceptMissingISS        string        `yaml:"accept_missing_iss"`
+}
+
+// Settings is the auth block: who may call us.
+type Settings struct {
+	// TokenFile holds the bearer tokens that TCP listeners demand, one a line.
+	// If empty, a token is made in the state directory at the first start.
+	TokenFile string `yaml:"token_file"`
+	// AllowedHosts are further values of the Host header, as host or host:port.
+	// Loopback names and the listen address always pass.
+	AllowedHosts []string `yaml:"allowed_hosts,stringorlist"`
+	// AllowedOrigins are exact web origins that browsers may call from.
+	AllowedOrigins []string `yaml:"allowed_origins,stringorlist"`
+}
