@@ -1,0 +1,171 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// Do sends one request and waits for its answer. If the server has lost our
+// session, it is opened again, once; the call follows if that can do no harm: a
+// 404 says that the server refused it unseen.
+func (c *httpConn) Do(ctx context.Context, call *Call) (Response, error) {
+	s := c.session.Load()
+	resp, err := c.once(ctx, call, s)
+	var lost *lostSession
+	if !errors.As(err, &lost) {
+		return resp, err
+	}
+	if rerr := c.renew(ctx, s); rerr != nil {
+		return resp, rerr
+	}
+	if !lost.unseen && !call.Safe {
+		return resp, err
+	}
+	return c.once(ctx, call, c.session.Load())
+}
+
+func (c *httpConn) once(ctx context.Context, call *Call, s *session) (Response, error) {
+	x := exchange{c: c, call: call, s: s}
+	return x.run(ctx, c.settings.callTimeout(call))
+}
+
+// An exchange is one request and its reply, used once.
+type exchange struct {
+	c    *httpConn
+	call *Call
+	s    *session
+	id   int64
+	// status and head are the reply's; zero until one came.
+	status int
+	head   http.Header
+
+	// reached counts the connections that the request was given to: from the
+	// first on the server may have seen it. wrote counts those that have done with it.
+	reached int32
+	wrote   atomic.Int32
+
+	trace    httptrace.ClientTrace
+	idText   [20]byte
+	progress progressGate
+	junk     int // events that were not JSON-RPC
+	// open is set while the reply's stream may go on behind the answer.
+	open bool
+}
+
+func (x *exchange) run(ctx context.Context, limit time.Duration) (Response, error) {
+	rctx, cancel := x.c.scope(ctx, limit)
+	box := scratch.Get().(*[]byte)
+	body := x.request((*box)[:0])
+	defer x.recycle(box, body)
+	x.trace.GotConn, x.trace.WroteRequest = x.connected, x.written
+	resp, err := x.c.send(httptrace.WithClientTrace(rctx, &x.trace), http.MethodPost, body, x.s.header(x.call.Method, x.call.Name))
+	if err != nil {
+		err = x.lost(ctx, rctx, limit, err)
+		cancel()
+		return Response{}, err
+	}
+	x.status, x.head = resp.StatusCode, resp.Header
+	out, err := x.reply(resp)
+	if err != nil && !x.isVerdict(err) {
+		err = x.lost(ctx, rctx, limit, err)
+	}
+	if x.open && err == nil {
+		x.c.background(func() { x.c.drain(resp.Body, cancel) }, func() { _ = resp.Body.Close(); cancel() })
+		return out, nil
+	}
+	_ = resp.Body.Close()
+	cancel()
+	return out, err
+}
+
+func (x *exchange) request(buf []byte) []byte {
+	x.id = x.c.ids.Add(1)
+	return appendRequest(buf, x.id, x.call, x.c.metaOf(x.s))
+}
+
+func (x *exchange) connected(httptrace.GotConnInfo) { x.reached++ }
+
+func (x *exchange) written(httptrace.WroteRequestInfo) { x.wrote.Add(1) }
+
+// recycle keeps the request's buffer, unless a connection may still read it: an
+// answer can come before the request was written.
+func (x *exchange) recycle(box *[]byte, body []byte) {
+	if x.wrote.Load() == x.reached {
+		keepScratch(box, body)
+	}
+}
+
+// isVerdict reports whether err was already told apart from a lost connection.
+func (x *exchange) isVerdict(err error) bool {
+	var e *Error
+	return errors.As(err, &e)
+}
+
+// scope returns the context of one request: a child of the connection's root
+// that ends with ctx, without its values.
+func (c *httpConn) scope(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	var rctx context.Context
+	var cancel context.CancelFunc
+	if limit > 0 {
+		rctx, cancel = context.WithTimeout(c.root(), limit)
+	} else {
+		rctx, cancel = context.WithCancel(c.root())
+	}
+	unlink := context.AfterFunc(ctx, cancel)
+	return rctx, func() { unlink(); cancel() }
+}
+
+// lost says why there is no answer.
+func (x *exchange) lost(ctx, rctx context.Context, limit time.Duration, err error) error {
+	var redirected *redirectError
+	switch {
+	case ctx.Err() != nil:
+		x.abandon("the caller cancelled")
+		return x.fail(kindOfEnd(ctx.Err()), fmt.Errorf("no answer before the caller's end: %w", ctx.Err()))
+	case x.c.root().Err() != nil:
+		return x.fail(Closed, errClosed)
+	case rctx.Err() != nil:
+		x.abandon("timeout")
+		return x.fail(Timeout, fmt.Errorf("no answer within %s", limit))
+	case errors.As(err, &redirected):
+		return x.fail(Protocol, redirected)
+	case x.reached == 0:
+		return x.fail(Unreachable, x.c.netText(err))
+	}
+	return x.fail(Uncertain, fmt.Errorf("connection lost before the answer: %w", x.c.netText(err)))
+}
+
+// kindOfEnd is no kind at all for a cancellation: that is not the server's fault.
+func kindOfEnd(err error) Kind {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return Timeout
+	}
+	return 0
+}
+
+// abandon tells a legacy server that nobody waits any more. A modern one sees
+// that from the end of the request.
+func (x *exchange) abandon(reason string) {
+	if x.reached > 0 && x.s.era == Legacy && x.call.Method != "initialize" {
+		x.c.sendCancel(x.s, x.id, reason)
+	}
+}
+
+func (x *exchange) fail(k Kind, err error) *Error { return x.c.fail(x.call.Method, k, err) }
+
+// rawID is the id of the request as it stands in messages.
+func (x *exchange) rawID() []byte { return strconv.AppendInt(x.idText[:0], x.id, 10) }
+
+// metaOf is the fixed part of _meta for requests of a session.
+func (c *httpConn) metaOf(s *session) []byte {
+	if s.era == Modern {
+		return c.meta
+	}
+	return nil
+}

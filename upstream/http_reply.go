@@ -1,0 +1,198 @@
+package upstream
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/wire"
+)
+
+const (
+	snippet       = 200     // bytes of a foreign body in an error
+	maxSnippet    = 4 << 10 // read for it
+	maxRetryAfter = time.Hour
+)
+
+// A statusError is a reply whose HTTP status or content type is the news.
+type statusError struct {
+	status int
+	text   string
+	// code is that of a JSON-RPC error in the body; zero if there was none.
+	code int
+}
+
+func (e *statusError) Error() string { return e.text }
+
+// A lostSession is a reply that says that our session is unknown.
+type lostSession struct {
+	// unseen is true when the server refused the request without looking at it.
+	unseen bool
+	text   string
+}
+
+func (e *lostSession) Error() string { return e.text }
+
+// reply turns an HTTP response into the answer.
+func (x *exchange) reply(resp *http.Response) (Response, error) {
+	body, length, err := decoded(resp)
+	if err != nil {
+		return Response{}, x.fail(Protocol, fmt.Errorf("answered %d: %w", resp.StatusCode, err))
+	}
+	if resp.StatusCode != http.StatusOK {
+		return x.refused(resp, body, length)
+	}
+	switch mediaType(resp.Header) {
+	case "application/json":
+		return x.whole(body, length)
+	case "text/event-stream":
+		return x.stream(body)
+	}
+	return Response{}, x.fail(Protocol, x.describe(resp, bodyHead(body)))
+}
+
+func mediaType(h http.Header) string {
+	v := h.Get("Content-Type")
+	if v == "application/json" {
+		return v
+	}
+	v, _, _ = strings.Cut(v, ";")
+	return strings.ToLower(strings.TrimSpace(v))
+}
+
+// whole handles a reply that is one JSON text.
+func (x *exchange) whole(body io.Reader, length int64) (Response, error) {
+	b, err := readBody(body, length, x.c.limit)
+	if err != nil {
+		return Response{}, x.readError(err)
+	}
+	parts, batch := [][]byte{b}, false
+	if b = bytes.TrimLeft(b, " \t\r\n"); len(b) > 0 && b[0] == '[' {
+		parts, batch = wire.Batch(b) // allowed in 2025-03-26
+	}
+	for _, part := range parts {
+		out, done, err := x.message(part)
+		if done || err != nil {
+			return out, err
+		}
+	}
+	if x.junk > 0 && !batch {
+		text := fmt.Sprintf("answered %d bytes that are no JSON-RPC message: %q", len(b), x.c.text(string(b[:min(len(b), maxSnippet)]), snippet))
+		return Response{}, x.fail(Protocol, &statusError{status: http.StatusOK, text: text})
+	}
+	return Response{}, x.fail(Protocol, errors.New("answered without an answer to the request"))
+}
+
+// message handles one message of the reply; done is true for the answer itself.
+func (x *exchange) message(b []byte) (out Response, done bool, err error) {
+	m, err := wire.ParseServer(b, wire.Limits{})
+	if err != nil {
+		x.noise()
+		return out, false, nil
+	}
+	switch m.Kind() {
+	case wire.Response:
+		out, err = x.answer(&m)
+		return out, err == nil, err
+	case wire.Request:
+		x.question(&m)
+	case wire.Notification:
+		x.notice(&m)
+	default:
+		x.noise()
+	}
+	return out, false, nil
+}
+
+func (x *exchange) noise() {
+	x.junk++
+	x.c.env.noised(1)
+}
+
+// answer checks that the response is ours. One with another id would never be
+// followed by ours, so nobody waits for that.
+func (x *exchange) answer(m *wire.Message) (Response, error) {
+	if !bytes.Equal(m.ID, x.rawID()) {
+		text := fmt.Errorf("answered id %s, not %d", x.c.text(orNull(m.ID), 40), x.id)
+		if m.Err != nil {
+			text = fmt.Errorf("%w: %s", text, x.c.text(rpcText(m.Err), snippet))
+		}
+		return Response{}, x.fail(Protocol, text)
+	}
+	out := Response{Result: m.Result, Flags: m.Flags, Era: x.s.era}
+	if m.Err != nil {
+		if wire.Kindof(m.Err) != '{' {
+			return out, x.fail(Protocol, errors.New("answered an error that is no object"))
+		}
+		if code := rpcCode(m.Err); x.s.era == Modern && ofThisHop(code) {
+			return out, x.fail(Protocol, x.refusal(http.StatusOK, code, m.Err))
+		}
+		out.Result, out.Error = nil, m.Err
+	}
+	return out, nil
+}
+
+func orNull(id []byte) string {
+	if id == nil {
+		return "null"
+	}
+	return string(id)
+}
+
+// ofThisHop is true for errors that speak about the request as we framed it. They
+// would mislead the agent, which framed another one.
+func ofThisHop(code int) bool {
+	return code == wire.CodeHeaderMismatch || code == wire.CodeMissingCapability || code == wire.CodeUnsupportedVersion
+}
+
+func (x *exchange) refusal(status, code int, obj []byte) *statusError {
+	text := fmt.Sprintf("refused our request with error %d: %s", code, x.c.text(rpcText(obj), snippet))
+	return &statusError{status: status, text: text, code: code}
+}
+
+// readError tells a limit of ours from a cut connection, which run explains.
+func (x *exchange) readError(err error) error {
+	switch {
+	case errors.Is(err, errBodySize), errors.Is(err, errEventSize):
+		return x.fail(TooLarge, fmt.Errorf("the answer is over max_message_bytes (%d)", x.c.limit))
+	case errors.Is(err, errStreamSize):
+		return x.fail(TooLarge, fmt.Errorf("the answer's stream is over %d times max_message_bytes (%d)", streamFactor, x.c.limit))
+	}
+	return err
+}
+
+func rpcCode(obj []byte) int {
+	raw, _ := wire.Get(obj, "code")
+	n, _ := strconv.Atoi(string(raw))
+	return n
+}
+
+func rpcText(obj []byte) string {
+	raw, _ := wire.Get(obj, "message")
+	s, _ := wire.Unquote(raw)
+	return s
+}
+
+// bodyHead reads enough of a body to show it.
+func bodyHead(body io.Reader) []byte {
+	b, _ := io.ReadAll(io.LimitReader(body, maxSnippet))
+	return b
+}
+
+// describe says what came instead of an answer.
+func (x *exchange) describe(resp *http.Response, body []byte) *statusError {
+	kind := resp.Header.Get("Content-Type")
+	if kind == "" {
+		kind = "no content type"
+	}
+	text := fmt.Sprintf("answered %d %s (%s)", resp.StatusCode, http.StatusText(resp.StatusCode), x.c.text(kind, 80))
+	if shown := x.c.text(string(body), snippet); shown != "" {
+		text += ": " + strconv.Quote(shown)
+	}
+	return &statusError{status: resp.StatusCode, text: text}
+}

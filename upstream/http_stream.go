@@ -1,0 +1,91 @@
+package upstream
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/mcp-sidecar/mcp-sidecar/wire"
+)
+
+// stream reads events until the answer.
+func (x *exchange) stream(body io.Reader) (Response, error) {
+	box := scratch.Get().(*[]byte)
+	r := newEventReader(body, *box, x.c.limit, streamFactor*x.c.limit)
+	defer func() { keepScratch(box, r.buf) }()
+	for {
+		ev, err := r.next()
+		if err != nil {
+			return Response{}, x.streamEnd(err)
+		}
+		if ev.name != "" {
+			x.c.env.noised(1)
+			continue
+		}
+		if len(ev.data) == 0 {
+			continue // a priming event
+		}
+		out, done, err := x.message(ev.data)
+		if err != nil {
+			return Response{}, err
+		}
+		if done {
+			x.open = true
+			return out.own(), nil
+		}
+	}
+}
+
+// own copies what aliases the reader's buffer.
+func (r Response) own() Response {
+	r.Result, r.Error = bytes.Clone(r.Result), bytes.Clone(r.Error)
+	return r
+}
+
+func (x *exchange) streamEnd(err error) error {
+	if err != io.EOF {
+		return x.readError(err)
+	}
+	text := "the stream ended without an answer"
+	if x.junk > 0 {
+		text += fmt.Sprintf(" (%d events were no JSON-RPC messages)", x.junk)
+	}
+	return x.fail(Uncertain, errors.New(text))
+}
+
+// notice handles a notification on the call's stream. Progress and log messages
+// belong to the call; what else a server says there concerns everybody.
+func (x *exchange) notice(m *wire.Message) {
+	switch m.Method {
+	case progressMethod:
+		if x.call.Notify == nil {
+			return
+		}
+		if params, ok := x.progress.pass(m.Params, x.id, x.call.ProgressToken); ok {
+			x.call.Notify(m.Method, params)
+		}
+	case logMethod:
+		if x.call.Notify != nil {
+			x.call.Notify(m.Method, m.Params)
+		}
+	default:
+		x.c.env.notified(m.Method, m.Params)
+	}
+}
+
+// question answers a request of the server. The modern era has none; on a plain
+// connection nothing was declared that a legacy server could ask for but ping.
+func (x *exchange) question(m *wire.Message) {
+	if x.s.era == Modern || x.s.version == "" {
+		x.noise()
+		return
+	}
+	var msg []byte
+	if m.Method == "ping" {
+		msg = wire.AppendResult(nil, m.ID, []byte(`{}`))
+	} else {
+		msg = wire.AppendError(nil, m.ID, wire.CodeMethodNotFound, "method not found", nil)
+	}
+	x.c.aside(x.s, msg)
+}

@@ -1,0 +1,391 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/wire"
+)
+
+// Numbers of an owner's life.
+const (
+	wakeWait    = 15 * time.Second       // how long a call waits for a connection
+	wakeEvery   = time.Second            // calls wake a failed server no more often
+	relistPause = 200 * time.Millisecond // gathers bursts of list_changed
+	relistRetry = 30 * time.Second
+	provenAfter = 60 * time.Second // a connection of this age resets the backoff
+)
+
+// An owner is the only one who makes, watches and replaces the connection of
+// one route.
+type owner struct {
+	srv    *server
+	route  route
+	wake   chan struct{} // asks for an attempt before its time
+	relist chan struct{} // asks for the lists to be read again
+
+	conn   atomic.Pointer[held]
+	key    atomic.Pointer[Key]
+	proven atomic.Bool
+
+	mu      sync.Mutex
+	attempt chan struct{} // closed when the attempt under way, or the next, ends
+	lastErr error
+	quiet   time.Time // until then calls do not wake the server
+}
+
+// held wraps the interface so that it fits an atomic pointer.
+type held struct{ conn }
+
+func newOwner(s *server, r route) *owner {
+	return &owner{srv: s, route: r, wake: make(chan struct{}, 1), relist: make(chan struct{}, 1), attempt: make(chan struct{})}
+}
+
+// enlist hands a late owner to Run.
+func (o *owner) enlist() {
+	select {
+	case o.srv.set.owners <- o:
+	case <-o.srv.set.done:
+		o.finish(&Error{Server: o.srv.name, Kind: Closed, Err: errStopping})
+	}
+}
+
+var errStopping = errors.New("the sidecar is stopping")
+
+// run connects, serves and reconnects until ctx ends.
+func (o *owner) run(ctx context.Context) error {
+	var b backoff
+	for ctx.Err() == nil {
+		start := time.Now()
+		c, err := o.connect(ctx)
+		if err == nil {
+			o.srv.settle()
+			if o.serve(ctx, c); o.proven.Swap(false) || time.Since(start) > provenAfter {
+				b.reset()
+			}
+			err = c.Err()
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		d := b.next(err)
+		o.pause(ctx, err, d, b.tries > 1)
+	}
+	o.finish(&Error{Server: o.srv.name, Kind: Closed, Err: errStopping})
+	return nil
+}
+
+// connect makes one attempt: resolve, start or dial, handshake, read the lists.
+func (o *owner) connect(ctx context.Context) (conn, error) {
+	limit := o.srv.settings.connectTimeout()
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("connect_timeout of %v passed", limit))
+	defer cancel()
+	start := time.Now()
+	c, err := o.dial(ctx)
+	if err != nil {
+		return nil, o.explain(ctx, err)
+	}
+	o.open(c)
+	if err := o.list(ctx, c); err != nil && o.srv.listing.Load() == nil {
+		o.conn.Store(nil)
+		c.Close()
+		return nil, o.explain(ctx, err)
+	}
+	o.sendLogLevel(ctx)
+	l := o.srv.listing.Load()
+	o.srv.set.opt.Log.Info("server ready", "server", o.srv.name, "version", c.Info().Version,
+		"tools", len(l.Tools), "prompts", len(l.Prompts), "resources", len(l.Resources), "dur", time.Since(start).Round(time.Millisecond))
+	return c, nil
+}
+
+// explain puts the limit that was hit in the place of "deadline exceeded".
+func (o *owner) explain(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+		return &Error{Server: o.srv.name, Op: "connect", Kind: Timeout, Err: context.Cause(ctx)}
+	}
+	if KindOf(err) == 0 {
+		return &Error{Server: o.srv.name, Op: "connect", Kind: Unreachable, Err: err}
+	}
+	return err
+}
+
+func (o *owner) dial(ctx context.Context) (conn, error) {
+	set := o.srv.set
+	var vars Vars
+	if set.opt.Vars != nil {
+		vars = set.opt.Vars(o.srv.name, o.route.profile)
+	}
+	r, err := o.srv.settings.Resolve(o.srv.name, o.route.profile, vars, set.opt.Environ)
+	if err != nil {
+		return nil, err
+	}
+	r.EraHint = o.srv.era.Load()
+	o.key.Store(&Key{Server: o.srv.name, Identity: r.Identity(), Isolation: o.route.isolation, Mode: o.route.mode})
+	e := env{
+		log: set.opt.Log, clientName: set.opt.ClientName, clientVersion: set.opt.ClientVersion,
+		guard: set.guard, gate: set.gate,
+		notify: func(method string, params []byte) { o.srv.notified(o, method, params) },
+		noise:  func(n int) { o.srv.noise.Add(int64(n)) },
+	}
+	switch {
+	case r.Settings.Builtin != "":
+		b := set.opt.Builtins[r.Settings.Builtin]
+		if b == nil {
+			return nil, &Error{Server: o.srv.name, Kind: Config, Err: fmt.Errorf("no builtin server %q", r.Settings.Builtin)}
+		}
+		return dialBuiltin(ctx, o.srv.name, b, e)
+	case r.URL != nil:
+		return dialHTTP(ctx, r, e)
+	}
+	return dialStdio(ctx, r, e)
+}
+
+// open lets calls use the connection, even while the lists are being read.
+func (o *owner) open(c conn) {
+	era := c.Info().Era
+	o.srv.era.Store(&era)
+	o.conn.Store(&held{c})
+	o.end(nil, false)
+}
+
+// serve stays until the connection dies or ctx ends.
+func (o *owner) serve(ctx context.Context, c conn) {
+	defer c.Close()
+	defer o.conn.Store(nil)
+	o.srv.change(func(st *Status) {
+		st.State, st.Err, st.RetryAt, st.Info = Ready, nil, time.Time{}, *c.Info()
+	})
+	for {
+		select {
+		case <-o.relist:
+			if !o.listAgain(ctx, c) {
+				return
+			}
+		case <-c.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// listAgain reads the lists once for all requests that came meanwhile. It
+// returns false when the connection is over.
+func (o *owner) listAgain(ctx context.Context, c conn) bool {
+	if !sleep(ctx, c.Done(), relistPause) {
+		return false
+	}
+	select {
+	case <-o.relist:
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.srv.settings.connectTimeout())
+	defer cancel()
+	if err := o.list(ctx, c); err != nil {
+		o.srv.set.opt.Log.Warn("listing again failed, the last good list stays", "server", o.srv.name, "err", err)
+		time.AfterFunc(relistRetry, o.askRelist)
+	}
+	return true
+}
+
+// list reads the lists and publishes them if they differ.
+func (o *owner) list(ctx context.Context, c conn) error {
+	l, err := walk(ctx, o.srv.name, c)
+	if err != nil {
+		return err
+	}
+	for _, f := range l.Faults {
+		o.srv.set.opt.Log.Warn("list is not whole", "server", o.srv.name, "err", f)
+	}
+	if old := o.srv.listing.Load(); !l.same(old) {
+		o.srv.listing.Store(l)
+		o.srv.change(func(st *Status) { st.Tools = len(l.Tools) })
+	}
+	return nil
+}
+
+func (o *owner) askRelist() {
+	select {
+	case o.relist <- struct{}{}:
+	default:
+	}
+}
+
+// pause records a failure and waits for the next attempt's time, or for a call
+// that wants one now. After a first loss the very next call may wake the server;
+// after repeated ones calls wake it no more often than wakeEvery.
+func (o *owner) pause(ctx context.Context, err error, d time.Duration, slow bool) {
+	select {
+	case <-o.wake: // of a call that waited for the attempt that just failed
+	default:
+	}
+	if err == nil {
+		err = &Error{Server: o.srv.name, Kind: Unreachable, Err: errors.New("the connection ended")}
+	}
+	at := time.Now().Add(d)
+	o.srv.change(func(st *Status) {
+		st.State, st.Err, st.RetryAt = Failed, err, at
+		if KindOf(err) == Unauthorized {
+			st.State = NeedsLogin
+		}
+	})
+	o.srv.set.opt.Log.Warn("server down", "server", o.srv.name, "err", err, "retry", d.Round(100*time.Millisecond))
+	o.end(err, slow)
+	o.srv.settle()
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-o.wake:
+	case <-ctx.Done():
+	}
+}
+
+// end tells the calls that wait how the attempt ended.
+func (o *owner) end(err error, slow bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lastErr, o.quiet = err, time.Time{}
+	if slow {
+		o.quiet = time.Now().Add(wakeEvery)
+	}
+	close(o.attempt)
+	o.attempt = make(chan struct{})
+}
+
+// finish fails all later calls.
+func (o *owner) finish(err error) {
+	o.end(err, false)
+	o.srv.settle()
+}
+
+// current returns the live connection, or nil.
+func (o *owner) current() conn {
+	h := o.conn.Load()
+	if h == nil {
+		return nil
+	}
+	select {
+	case <-h.Done():
+		return nil
+	default:
+		return h.conn
+	}
+}
+
+// acquire returns the live connection, or waits for one attempt that all
+// waiting calls share.
+func (o *owner) acquire(ctx context.Context) (conn, error) {
+	if c := o.current(); c != nil {
+		return c, nil
+	}
+	o.mu.Lock()
+	attempt, last, quiet := o.attempt, o.lastErr, o.quiet
+	o.mu.Unlock()
+	if last != nil && (time.Now().Before(quiet) || KindOf(last) == Closed) {
+		return nil, last
+	}
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+	t := time.NewTimer(wakeWait)
+	defer t.Stop()
+	select {
+	case <-attempt:
+	case <-t.C:
+		return nil, &Error{Server: o.srv.name, Op: "connect", Kind: Unreachable, Err: fmt.Errorf("not connected within %v", wakeWait)}
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if c := o.current(); c != nil {
+		return c, nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.lastErr != nil {
+		return nil, o.lastErr
+	}
+	return nil, &Error{Server: o.srv.name, Kind: Unreachable, Err: errors.New("the connection ended at once")}
+}
+
+// do sends a call, and once more where that is safe.
+func (o *owner) do(ctx context.Context, c *Call) (Response, error) {
+	for try := 0; ; try++ {
+		cn, err := o.acquire(ctx)
+		if err != nil {
+			return Response{}, err
+		}
+		r, err := cn.Do(ctx, c)
+		o.judge(cn, err)
+		if err == nil || try > 0 || !o.again(cn, c, err) {
+			return r, err
+		}
+	}
+}
+
+// again says whether a failed call may be sent a second time: the connection
+// is gone, and the call did not run or may run twice.
+func (o *owner) again(cn conn, c *Call, err error) bool {
+	select {
+	case <-cn.Done():
+	default:
+		return false
+	}
+	k := KindOf(err)
+	return k == Unreachable || k == Uncertain && c.Safe
+}
+
+// judge lets a call's outcome show in the server's state. Only failures that
+// speak of the server's health count; the caller's own cancel does not.
+func (o *owner) judge(cn conn, err error) {
+	st := o.srv.status.Load()
+	switch k := KindOf(err); {
+	case err == nil:
+		o.proven.Store(true)
+		if st.State == Degraded {
+			o.srv.change(func(st *Status) { st.State, st.Err = Ready, nil })
+			o.askRelist()
+		}
+	case st.State == Ready && (k == Unreachable || k == Uncertain):
+		o.srv.change(func(st *Status) { st.State, st.Err = Degraded, err })
+	}
+}
+
+// sendLogLevel tells a legacy server that logs which level is wanted.
+func (o *owner) sendLogLevel(ctx context.Context) {
+	level, c := o.srv.logLevel.Load(), o.current()
+	if level == nil || c == nil || c.Info().Era != Legacy || !c.Info().Has("logging") {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	params := append(wire.AppendQuote([]byte(`{"level":`), *level), '}')
+	if _, err := c.Do(ctx, &Call{Method: "logging/setLevel", Params: params}); err != nil {
+		o.srv.set.opt.Log.Debug("setting the log level failed", "server", o.srv.name, "err", err)
+	}
+}
+
+func (s *Settings) connectTimeout() time.Duration {
+	if s.ConnectTimeout <= 0 {
+		return 60 * time.Second
+	}
+	return s.ConnectTimeout
+}
+
+// sleep waits for d; it returns false when ctx or done came first.
+func sleep(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-done:
+	case <-ctx.Done():
+	}
+	return false
+}

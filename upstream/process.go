@@ -1,0 +1,224 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// stopGrace is how long a child may take to end when its standard input closes,
+	// and again after SIGTERM.
+	stopGrace = 2 * time.Second
+	// lastWords is how long output may still come after the child's end: a
+	// grandchild that holds the pipe must not keep its death a secret.
+	lastWords = 250 * time.Millisecond
+)
+
+// A process is a running stdio server: the leader of a process group of its own.
+type process struct {
+	pid    int
+	stdin  *os.File
+	stdout *os.File
+	errOut *os.File
+	stderr *stderrTail
+
+	exited  chan struct{} // closed by run when the leader was waited for
+	state   *os.ProcessState
+	drained chan struct{} // closed by drain when standard error ended
+
+	guard   *Guard
+	stopped sync.Once
+}
+
+// childEnds are the three files that become the child's 0, 1 and 2.
+type childEnds struct{ in, out, err *os.File }
+
+func (c *childEnds) close() {
+	for _, f := range []*os.File{c.in, c.out, c.err} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// startProcess starts r's command. What it returns must be stopped.
+func startProcess(r *Resolved, e *env) (*process, error) {
+	hideInherited()
+	p := &process{exited: make(chan struct{}), drained: make(chan struct{}), guard: e.guard}
+	ends, err := p.pipes()
+	if err != nil {
+		return nil, spawnError(r, err)
+	}
+	started := make(chan error)
+	go p.run(r, ends, started)
+	if err := <-started; err != nil {
+		p.closePipes()
+		return nil, spawnError(r, err)
+	}
+	p.stderr = newStderrTail(e.logger().With("server", r.Server), r.scrub)
+	go p.drain()
+	return p, nil
+}
+
+func (p *process) pipes() (*childEnds, error) {
+	var c childEnds
+	var err error
+	if c.in, p.stdin, err = os.Pipe(); err == nil {
+		if p.stdout, c.out, err = os.Pipe(); err == nil {
+			p.errOut, c.err, err = os.Pipe()
+		}
+	}
+	if err != nil {
+		c.close()
+		p.closePipes()
+		return nil, err
+	}
+	return &c, nil
+}
+
+func (p *process) closePipes() {
+	for _, f := range []*os.File{p.stdin, p.stdout, p.errOut} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// run starts the child and waits for it on one locked thread: the parent-death
+// signal is sent when the thread that forked ends, not the process (golang/go#27505).
+func (p *process) run(r *Resolved, ends *childEnds, started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	child, err := p.start(r, ends)
+	started <- err
+	if err != nil {
+		return
+	}
+	p.state, _ = child.Wait()
+	ownChildren.remove(p.pid)
+	close(p.exited)
+	p.stdout.SetReadDeadline(time.Now().Add(lastWords))
+}
+
+func (p *process) start(r *Resolved, ends *childEnds) (*os.Process, error) {
+	defer ends.close()
+	child, err := os.StartProcess(r.Command, append([]string{r.Command}, r.Args...), &os.ProcAttr{
+		Dir: r.Dir, Env: r.Env,
+		Files: []*os.File{ends.in, ends.out, ends.err},
+		Sys:   childAttr(p.guard.active()),
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.pid = child.Pid
+	ownChildren.add(p.pid)
+	p.guard.add(p.pid)
+	return child, nil
+}
+
+func (p *process) drain() {
+	defer close(p.drained)
+	p.stderr.drain(p.errOut)
+}
+
+// reason says how the child ended, for the error of everybody who waits on it.
+func (p *process) reason() error {
+	if !within(p.exited, 2*lastWords) {
+		return p.withTail("closed its standard output, but still runs")
+	}
+	within(p.drained, lastWords)
+	return p.withTail(exitText(p.state))
+}
+
+func (p *process) withTail(what string) error {
+	if tail := p.stderr.tail(); tail != "" {
+		return fmt.Errorf("the process %s; stderr: %s", what, tail)
+	}
+	return fmt.Errorf("the process %s", what)
+}
+
+func exitText(st *os.ProcessState) string {
+	if st == nil {
+		return "ended"
+	}
+	if ws, ok := st.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return fmt.Sprintf("was ended by signal %d (%s)", ws.Signal(), ws.Signal())
+	}
+	return fmt.Sprintf("exited with status %d", st.ExitCode())
+}
+
+func within(c <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-c:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// stop ends the child and all of its group, and returns when that is done: input
+// closed, then SIGTERM, then SIGKILL. It also clears up after a leader that is gone.
+func (p *process) stop() {
+	p.stopped.Do(func() {
+		p.stdin.Close()
+		within(p.exited, stopGrace)
+		if endGroup(p.pid, stopGrace, p.exited) {
+			p.guard.remove(p.pid)
+		}
+		within(p.exited, stopGrace)
+		// A process that left the group may still hold the pipes: do not wait for it.
+		p.errOut.SetReadDeadline(time.Now().Add(lastWords))
+		<-p.drained
+		p.closePipes()
+	})
+}
+
+// hideInherited keeps files that we were started with away from children. Our own
+// are close-on-exec from birth.
+func hideInherited() {
+	dir, err := os.Open("/dev/fd")
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		var fd int
+		if _, err := fmt.Sscan(name, &fd); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+}
+
+// spawnError says which of the many causes of a failed start it was.
+func spawnError(r *Resolved, err error) error {
+	cause := bareCause(err)
+	switch {
+	case r.Dir != "" && !isDir(r.Dir):
+		return fmt.Errorf("cwd %q is not a directory that can be entered: %w", r.Dir, cause)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s, or the interpreter that its first line names, does not exist: %w", r.Command, cause)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s may not be executed: %w", r.Command, cause)
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
+		return fmt.Errorf("no room for another process (limit of processes or memory): %w", cause)
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return fmt.Errorf("no room for another open file: %w", cause)
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Errorf("%s is not a program for this machine, or a script without a #! line: %w", r.Command, cause)
+	}
+	return fmt.Errorf("start %s: %w", r.Command, cause)
+}
+
+func isDir(p string) bool {
+	info, err := os.Stat(p)
+	return err == nil && info.IsDir()
+}

@@ -1,0 +1,104 @@
+package upstream
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/mcp-sidecar/mcp-sidecar/auth"
+)
+
+// An expander copies settings, replaces references on the way, and collects every
+// fault under the key it belongs to.
+type expander struct {
+	vars Vars
+	keep func(name, value string)
+	errs []error
+}
+
+// settings copies all that leaves the process. Filters and naming stay as written:
+// they are compared with names and not sent anywhere.
+func (x *expander) settings(s *Settings) *Settings {
+	c := *s
+	c.Command = x.path("command", s.Command)
+	c.Args = x.list("args", s.Args)
+	c.Env = x.table("env", s.Env)
+	c.Cwd = x.path("cwd", s.Cwd)
+	c.URL = x.text("url", s.URL)
+	c.Headers = x.table("headers", s.Headers)
+	c.SSLVerify.CAFile = x.path("ssl_verify", s.SSLVerify.CAFile)
+	c.ClientCert = x.cert(s.ClientCert)
+	c.ClientKey = x.path("client_key", s.ClientKey)
+	c.IdentityHeader = x.identity(s.IdentityHeader)
+	x.oauth(&c.OAuth)
+	return &c
+}
+
+func (x *expander) text(key, s string) string {
+	out, err := x.vars.expand(s, x.keep)
+	if err != nil {
+		x.errs = append(x.errs, fmt.Errorf("%s: %w", key, err))
+	}
+	return out
+}
+
+func (x *expander) path(key, s string) string {
+	out := x.text(key, s)
+	p, err := x.vars.Path(out)
+	if err != nil {
+		x.errs = append(x.errs, fmt.Errorf("%s: %w", key, err))
+	}
+	return p
+}
+
+func (x *expander) list(key string, in []string) []string {
+	if in == nil {
+		return nil
+	}
+	out := make([]string, len(in))
+	for i, s := range in {
+		out[i] = x.text(fmt.Sprintf("%s[%d]", key, i), s)
+	}
+	return out
+}
+
+func (x *expander) table(key string, in map[string]string) map[string]string {
+	out := make(map[string]string, len(in))
+	for _, k := range slices.Sorted(maps.Keys(in)) {
+		out[k] = x.text(key+"."+k, in[k])
+	}
+	return out
+}
+
+// cert expands the two paths of client_cert; the third item is a passphrase.
+func (x *expander) cert(in []string) []string {
+	out := x.list("client_cert", in)
+	for i := range min(len(out), 2) {
+		p, err := x.vars.Path(out[i])
+		if err != nil {
+			x.errs = append(x.errs, fmt.Errorf("client_cert[%d]: %w", i, err))
+		}
+		out[i] = p
+	}
+	return out
+}
+
+func (x *expander) identity(in *auth.IdentityHeader) *auth.IdentityHeader {
+	if in == nil {
+		return nil
+	}
+	c := *in
+	c.Name = x.text("identity_header.name", in.Name)
+	c.Value = x.text("identity_header.value", in.Value)
+	return &c
+}
+
+func (x *expander) oauth(o *auth.OAuth) {
+	for key, field := range map[string]*string{
+		"client_id": &o.ClientID, "client_secret": &o.ClientSecret, "client_name": &o.ClientName,
+		"scope": &o.Scope, "redirect_uri": &o.RedirectURI, "redirect_host": &o.RedirectHost,
+		"client_metadata_url": &o.ClientMetadataURL, "user_agent": &o.UserAgent,
+	} {
+		*field = x.text("oauth."+key, *field)
+	}
+}

@@ -1,0 +1,211 @@
+// Package upstream is the back: it starts or dials the servers, keeps one
+// connection per key alive, and gets answers to calls.
+//
+// A Set holds all servers. Each connection has one owner, a goroutine that
+// makes it, reads its lists, watches it and replaces it.
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// A Server is one entry of the configuration.
+type Server struct {
+	Name     string
+	Settings *Settings
+	// Err is a fault of the entry: the server is listed as failed, never dialled.
+	Err error
+}
+
+// Options are what a Set needs of the program around it.
+type Options struct {
+	// Log gets state changes and the servers' own words. If nil, discarded.
+	Log *slog.Logger
+	// ClientName and ClientVersion introduce us to servers.
+	ClientName, ClientVersion string
+	// Vars gives references their values, anew at every connect. If nil, none is set.
+	Vars func(server, profile string) Vars
+	// Environ is the environment that children's baseline is cut from.
+	Environ []string
+	// Builtins are the in-process servers by name.
+	Builtins map[string]Builtin
+	// GuardCommand starts the guard process. If nil, children are not guarded
+	// against a SIGKILL of this program.
+	GuardCommand []string
+	// OnChange is called after a server's status or listing changed. It must not
+	// block. It may be nil.
+	OnChange func(server string)
+	// OnNotify gets what a server says outside of any call. It must neither block
+	// nor keep params. It may be nil.
+	OnNotify func(server, method string, params []byte)
+}
+
+// A Set is all servers of one configuration.
+type Set struct {
+	opt     Options
+	servers []*server
+	byName  map[string]*server
+	gate    *spawnGate
+	guard   *Guard
+	owners  chan *owner   // new ones, for Run to start
+	done    chan struct{} // closed when Run returns
+}
+
+// NewSet prepares the servers; nothing starts before Run.
+func NewSet(servers []Server, opt Options) (*Set, error) {
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Set{opt: opt, byName: map[string]*server{}, gate: newSpawnGate(), owners: make(chan *owner), done: make(chan struct{})}
+	if opt.GuardCommand != nil {
+		s.guard = &Guard{Argv: opt.GuardCommand, Log: opt.Log}
+	}
+	for _, spec := range servers {
+		if s.byName[spec.Name] != nil {
+			return nil, fmt.Errorf("server %q is defined twice", spec.Name)
+		}
+		srv := newServer(s, spec)
+		s.servers = append(s.servers, srv)
+		s.byName[spec.Name] = srv
+	}
+	return s, nil
+}
+
+// Run starts all servers at once and keeps them until ctx ends; it returns
+// when every connection is closed and every child is gone.
+func (s *Set) Run(ctx context.Context) error {
+	defer close(s.done)
+	g, gctx := errgroup.WithContext(ctx)
+	for _, srv := range s.servers {
+		if srv.err != nil || srv.status.Load().State == Disabled {
+			srv.settle()
+			continue
+		}
+		o := srv.owner(Target{Server: srv.name})
+		g.Go(func() error { return o.run(gctx) })
+	}
+	g.Go(func() error { return s.startOwners(gctx, g) })
+	err := g.Wait()
+	if s.guard != nil {
+		s.guard.Close()
+	}
+	return err
+}
+
+// startOwners runs the owners of keys that calls ask for later.
+func (s *Set) startOwners(ctx context.Context, g *errgroup.Group) error {
+	for {
+		select {
+		case o := <-s.owners:
+			g.Go(func() error { return o.run(ctx) })
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Names returns the servers in configuration order.
+func (s *Set) Names() []string {
+	names := make([]string, len(s.servers))
+	for i, srv := range s.servers {
+		names[i] = srv.name
+	}
+	return names
+}
+
+// Status returns a server's state; ok is false when there is no such server.
+func (s *Set) Status(name string) (st Status, ok bool) {
+	srv := s.byName[name]
+	if srv == nil {
+		return Status{}, false
+	}
+	st = *srv.status.Load()
+	st.Noise = srv.noise.Load()
+	return st, true
+}
+
+// Listing returns the last good listing of a server; nil before the first.
+func (s *Set) Listing(name string) *Listing {
+	if srv := s.byName[name]; srv != nil {
+		return srv.listing.Load()
+	}
+	return nil
+}
+
+// Settled is closed once a server's first attempt to connect and list ended,
+// well or not. It is nil for an unknown server.
+func (s *Set) Settled(name string) <-chan struct{} {
+	if srv := s.byName[name]; srv != nil {
+		return srv.settled
+	}
+	return nil
+}
+
+// AwaitFirst waits until every named server is settled, at most d.
+func (s *Set) AwaitFirst(ctx context.Context, d time.Duration, names ...string) {
+	var timer *time.Timer
+	for _, n := range names {
+		ch := s.Settled(n)
+		select {
+		case <-ch:
+			continue
+		default:
+		}
+		if ch == nil {
+			continue
+		}
+		if timer == nil {
+			timer = time.NewTimer(d)
+			defer timer.Stop()
+		}
+		select {
+		case <-ch:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Do gets the answer to one call. A failure is an *Error, or ctx's error when
+// the caller gave up. A call is sent a second time only if the first one cannot
+// have run, or if c.Safe says that it does no harm.
+func (s *Set) Do(ctx context.Context, t Target, c *Call) (Response, error) {
+	srv := s.byName[t.Server]
+	if srv == nil {
+		return Response{}, &Error{Server: t.Server, Kind: Config, Err: errors.New("no such server")}
+	}
+	if srv.err != nil {
+		return Response{}, &Error{Server: t.Server, Kind: Config, Err: srv.err}
+	}
+	if srv.status.Load().State == Disabled {
+		return Response{}, &Error{Server: t.Server, Kind: Config, Err: errors.New("disabled")}
+	}
+	release, err := srv.slot(ctx)
+	if err != nil {
+		return Response{}, err
+	}
+	defer release()
+	return srv.owner(t).do(ctx, c)
+}
+
+// SetLogLevel asks every server that logs for at least this level, now and
+// after each reconnect. Failures are the servers' own affair.
+func (s *Set) SetLogLevel(ctx context.Context, level string) {
+	var wg sync.WaitGroup
+	for _, srv := range s.servers {
+		srv.logLevel.Store(&level)
+		for _, o := range srv.live() {
+			wg.Go(func() { o.sendLogLevel(ctx) })
+		}
+	}
+	wg.Wait()
+}

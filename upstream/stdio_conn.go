@@ -1,0 +1,282 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/wire"
+)
+
+// waitingNotes bounds what a call's caller may lag behind its notifications.
+const waitingNotes = 256
+
+// A lineIO carries newline-delimited messages both ways.
+type lineIO interface {
+	io.ReadWriter
+	SetWriteDeadline(time.Time) error
+}
+
+// A lineConn speaks MCP over lines, with a process or with code in this one.
+type lineConn struct {
+	server   string
+	settings *Settings
+	e        env
+	io       lineIO
+	scrub    func(string) string
+	// why turns the end of reading into the reason that callers see.
+	why func(error) error
+	// stop ends what is behind io and returns when it is gone. It may be called
+	// more than once, also at the same time.
+	stop func()
+
+	info   Info   // fixed once the handshake is over, like meta
+	meta   []byte // what each request's _meta holds
+	modern atomic.Bool
+
+	writing chan struct{} // holds one item while somebody writes
+	outbox  chan []byte   // lines that may wait, for send
+	loops   sync.WaitGroup
+
+	mu      sync.Mutex
+	last    int64
+	pending map[int64]*pending
+
+	dead chan struct{} // closed by fail
+	once sync.Once
+	err  error // why; set before dead is closed
+
+	shown atomic.Int32 // noise lines that were logged
+}
+
+// A pending is a request that waits for its answer.
+type pending struct {
+	id     int64
+	answer chan answer // of one; whoever takes it out of the table sends
+	notes  chan note   // nil when the caller does not listen
+	token  []byte      // the caller's progress token
+	gate   progressGate
+}
+
+type answer struct {
+	msg wire.Message
+	err error // in place of a message: what kept it away
+}
+
+type note struct {
+	method string
+	params []byte
+}
+
+// start begins to read and write. The connection must be closed.
+func (c *lineConn) start() {
+	c.writing = make(chan struct{}, 1)
+	c.outbox = make(chan []byte, 64)
+	c.pending = make(map[int64]*pending)
+	c.dead = make(chan struct{})
+	c.loops.Go(c.receive)
+	c.loops.Go(c.send)
+}
+
+func (c *lineConn) Info() *Info           { return &c.info }
+func (c *lineConn) Done() <-chan struct{} { return c.dead }
+
+// Err is nil while the connection lives.
+func (c *lineConn) Err() error {
+	select {
+	case <-c.dead:
+		return c.err
+	default:
+		return nil
+	}
+}
+
+// Close ends the connection and what is behind it.
+func (c *lineConn) Close() {
+	c.fail(&Error{Server: c.server, Kind: Closed, Err: errors.New("the connection was closed")})
+	c.stop()
+	c.loops.Wait()
+}
+
+// fail declares the connection dead; only the first reason counts.
+func (c *lineConn) fail(err error) {
+	c.once.Do(func() {
+		c.err = err
+		close(c.dead)
+	})
+}
+
+// Do sends a call and waits for its answer. Notifications reach the caller from
+// this goroutine, so they cannot come late and cannot hold up the reader.
+func (c *lineConn) Do(ctx context.Context, call *Call) (Response, error) {
+	p, err := c.register(call)
+	if err != nil {
+		return Response{}, err
+	}
+	defer c.forget(p.id)
+	w := c.waitFor(ctx, call)
+	defer w.stop()
+	buf := takeBuffer()
+	*buf = appendRequest(*buf, p.id, call, c.meta)
+	sent, err := c.write(w, buf)
+	if err != nil {
+		return Response{}, c.failed(w, call, p.id, sent, err)
+	}
+	return c.await(w, p, call)
+}
+
+// register puts a call into the table under a new id.
+func (c *lineConn) register(call *Call) (*pending, error) {
+	p := &pending{answer: make(chan answer, 1)}
+	if call.Notify != nil {
+		p.notes = make(chan note, waitingNotes)
+		p.token = append(p.token, call.ProgressToken...)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.Err(); err != nil {
+		return nil, &Error{Server: c.server, Op: call.Method, Kind: Unreachable, Err: bareReason(err)}
+	}
+	c.last++
+	p.id = c.last
+	c.pending[p.id] = p
+	return p, nil
+}
+
+// take removes a call from the table; nil when it is not there.
+func (c *lineConn) take(id int64) *pending {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.pending[id]
+	delete(c.pending, id)
+	return p
+}
+
+func (c *lineConn) forget(id int64) { c.take(id) }
+
+// await waits for the answer, the caller, the clock or the end.
+func (c *lineConn) await(w *wait, p *pending, call *Call) (Response, error) {
+	for {
+		select {
+		case n := <-p.notes:
+			call.Notify(n.method, n.params)
+		case a := <-p.answer:
+			return c.response(p, call, a)
+		case <-w.ctx.Done():
+			return Response{}, c.failed(w, call, p.id, true, w.ctx.Err())
+		case <-w.expired:
+			return Response{}, c.failed(w, call, p.id, true, errExpired)
+		case <-c.dead:
+			select {
+			case a := <-p.answer: // it came with the last words
+				return c.response(p, call, a)
+			default:
+			}
+			return Response{}, c.failed(w, call, p.id, true, c.err)
+		}
+	}
+}
+
+// response hands over what is left of the notifications, then the answer.
+func (c *lineConn) response(p *pending, call *Call, a answer) (Response, error) {
+	for len(p.notes) > 0 {
+		n := <-p.notes
+		call.Notify(n.method, n.params)
+	}
+	if a.err != nil {
+		return Response{}, withOp(a.err, call.Method)
+	}
+	r := Response{Flags: a.msg.Flags, Era: c.info.Era}
+	if a.msg.Err != nil && string(a.msg.Err) != "null" {
+		r.Error = a.msg.Err
+		return r, nil
+	}
+	r.Result = a.msg.Result
+	if r.Result == nil {
+		return Response{}, &Error{Server: c.server, Op: call.Method, Kind: Protocol, Err: errors.New("the answer holds neither result nor error")}
+	}
+	return r, nil
+}
+
+// A wait is what ends a call besides its answer.
+type wait struct {
+	ctx     context.Context
+	limit   time.Duration
+	timer   *time.Timer
+	expired <-chan time.Time // nil when there is no limit
+}
+
+func (c *lineConn) waitFor(ctx context.Context, call *Call) *wait {
+	w := &wait{ctx: ctx, limit: c.settings.callTimeout(call)}
+	if w.limit > 0 {
+		w.timer = time.NewTimer(w.limit)
+		w.expired = w.timer.C
+	}
+	return w
+}
+
+func (w *wait) stop() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+// errExpired stands for the call's own limit.
+var errExpired = errors.New("expired")
+
+// failed says what became of a call that got no answer, and tells the server to
+// stop working on it.
+func (c *lineConn) failed(w *wait, call *Call, id int64, sent bool, err error) error {
+	e := &Error{Server: c.server, Op: call.Method, Kind: Timeout}
+	switch {
+	case errors.Is(err, errExpired):
+		e.Err = fmt.Errorf("no answer within %v", w.limit)
+		c.cancel(id, sent, "timeout")
+	case err == context.DeadlineExceeded:
+		e.Err = fmt.Errorf("no answer in time: %w", err)
+		c.cancel(id, sent, "timeout")
+	case err == context.Canceled:
+		c.cancel(id, sent, "cancelled by the client")
+		return err
+	case KindOf(err) == Closed:
+		e.Kind, e.Err = Closed, bareReason(err)
+	case sent:
+		e.Kind, e.Err = Uncertain, bareReason(err)
+	default:
+		e.Kind, e.Err = Unreachable, bareReason(err)
+	}
+	return e
+}
+
+// cancel tells the server, without waiting, that nobody wants the answer.
+func (c *lineConn) cancel(id int64, sent bool, reason string) {
+	c.forget(id)
+	if !sent {
+		return
+	}
+	c.post(wire.AppendNotification(nil, "notifications/cancelled",
+		fmt.Appendf(nil, `{"requestId":%d,"reason":%q}`, id, reason)))
+}
+
+// bareReason unwraps an Error, so that server and operation are not named twice.
+func bareReason(err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+func withOp(err error, op string) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	c := *e
+	c.Op = op
+	return &c
+}

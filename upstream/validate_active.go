@@ -1,0 +1,124 @@
+package upstream
+
+import (
+	"fmt"
+	"slices"
+)
+
+// tools bounds the filter; an unclosed [ is literal, so no glob is wrong.
+func (c *check) tools() {
+	before := len(c.faults)
+	for _, l := range []struct {
+		key   string
+		items []string
+	}{{"include", c.s.Tools.Include}, {"exclude", c.s.Tools.Exclude}} {
+		if len(l.items) > maxItems {
+			c.bad(fmt.Sprintf("more than %d items", maxItems), "tools", l.key)
+		}
+		for i, g := range l.items {
+			if len(g) > maxGlobBytes {
+				c.bad(fmt.Sprintf("longer than %d bytes", maxGlobBytes), "tools", l.key, fmt.Sprint(i))
+			}
+		}
+	}
+	if _, err := c.s.Tools.Compile(); err != nil && len(c.faults) == before {
+		c.bad(err.Error(), "tools")
+	}
+	for i, name := range c.s.Tools.Exclude {
+		if slices.Contains(c.s.Tools.Include, name) {
+			c.advise("is in include too, and include wins", "tools", "exclude", fmt.Sprint(i))
+		}
+	}
+}
+
+// questions checks what a server may ask back.
+func (c *check) questions() {
+	sa := &c.s.Sampling
+	for _, n := range []struct {
+		key string
+		bad bool
+	}{
+		{"max_tokens_cap", sa.MaxTokensCap < 0}, {"timeout", sa.Timeout < 0}, {"max_rpm", sa.MaxRPM < 0},
+		{"max_tool_rounds", sa.MaxToolRounds != nil && *sa.MaxToolRounds < 0},
+	} {
+		if n.bad {
+			c.bad("must not be negative", "sampling", n.key)
+		}
+	}
+	if sa.LogLevel != "" && !slices.Contains([]string{"debug", "info", "warning"}, sa.LogLevel) {
+		c.bad("unknown value, use one of debug, info, warning", "sampling", "log_level")
+	}
+	if c.s.Elicitation.Timeout < 0 {
+		c.bad("must not be negative", "elicitation", "timeout")
+	}
+	c.s.OAuth.Validate(func(key, msg string) { c.bad(msg, "oauth", key) })
+}
+
+// inactive names what is understood but has no life in this version yet. What
+// protects a connection must not be passed over: it keeps the server off.
+func (c *check) inactive() {
+	s := c.s
+	if s.Enabled != nil && !*s.Enabled {
+		return
+	}
+	for _, k := range []struct {
+		key  string
+		used bool
+	}{
+		{"auth", s.Auth == "oauth"},
+		{"client_cert", len(s.ClientCert) > 0},
+		{"client_key", s.ClientKey != "" && len(s.ClientCert) > 0},
+		{"ssl_verify", s.SSLVerify != SSLVerify{}},
+		{"transport", s.Transport == "sse"},
+	} {
+		if k.used {
+			c.add(Pending, pendingText(k.key), k.key)
+		}
+	}
+	for _, k := range s.quiet() {
+		c.advise("not active yet", k)
+	}
+}
+
+func pendingText(key string) string {
+	switch key {
+	case "auth":
+		return `"oauth" is not active yet`
+	case "transport":
+		return `"sse" is not active yet`
+	case "ssl_verify":
+		return "anything but true is not active yet"
+	}
+	return "is not active yet"
+}
+
+// quiet lists the keys that are set and change nothing yet.
+func (s *Settings) quiet() []string {
+	var keys []string
+	for _, k := range []struct {
+		key  string
+		used bool
+	}{
+		{"lazy", s.Lazy},
+		{"idle_timeout_seconds", s.IdleTimeout != 0},
+		{"max_lifetime_seconds", s.MaxLifetime != 0},
+		{"lifecycle", s.Lifecycle != Lifecycle{}},
+		{"keepalive_interval", s.KeepaliveInterval != 0},
+		{"sampling", s.Sampling.set()},
+		{"elicitation", s.Elicitation != Elicitation{}},
+		{"isolation", s.Isolation != "" && s.Isolation != "shared"},
+		{"max_processes", s.MaxProcesses != 0},
+		{"serialize", s.Serialize != ""},
+		{"oauth", s.Auth != "oauth" && s.OAuth.Set()},
+	} {
+		if k.used {
+			keys = append(keys, k.key)
+		}
+	}
+	return keys
+}
+
+func (sa *Sampling) set() bool {
+	return sa.Enabled != nil || sa.Model != "" || sa.MaxTokensCap != 0 || sa.Timeout != 0 || sa.MaxRPM != 0 ||
+		sa.MaxToolRounds != nil || len(sa.AllowedModels) > 0 || sa.LogLevel != "" || sa.ExposeClientTools
+}
