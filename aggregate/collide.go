@@ -1,0 +1,102 @@
+package aggregate
+
+import "slices"
+
+// settle decides who keeps each exposed name and returns those entries in order.
+// It looks at all claims at once: who came first never matters.
+func (b *builder) settle(k Kind, claims []entry) []entry {
+	order := byName(claims)
+	lost := make([]bool, len(claims))
+	for len(order) > 0 {
+		n := 1
+		for n < len(order) && claims[order[n]].exposed == claims[order[0]].exposed {
+			n++
+		}
+		if n > 1 {
+			b.contest(k, claims, order[:n], lost)
+		}
+		order = order[n:]
+	}
+	kept := make([]entry, 0, len(claims))
+	for i := range claims {
+		if !lost[i] {
+			kept = append(kept, claims[i])
+		}
+	}
+	return kept
+}
+
+// contest settles one name that several entries claim.
+func (b *builder) contest(k Kind, claims []entry, group []int, lost []bool) {
+	if !k.named() {
+		b.firstOwner(k, claims, group, lost)
+		return
+	}
+	natives := slices.DeleteFunc(slices.Clone(group), func(i int) bool { return claims[i].util != 0 })
+	if len(natives) > 0 && len(natives) < len(group) {
+		for _, i := range group {
+			if claims[i].util != 0 {
+				lost[i] = true
+				b.fault(k, int(claims[i].src), claims[i].frag.name, Info,
+					"the wrapper gives way to %q of %s", claims[natives[0]].frag.name, b.server(&claims[natives[0]]))
+			}
+		}
+		group = natives
+	}
+	if len(group) > 1 {
+		b.collision(k, claims, group, lost)
+	}
+}
+
+// firstOwner leaves a URI to the first server in configuration order.
+func (b *builder) firstOwner(k Kind, claims []entry, group []int, lost []bool) {
+	owner := &claims[group[0]]
+	for _, i := range group[1:] {
+		lost[i] = true
+		b.fault(k, int(claims[i].src), claims[i].frag.name, Withheld,
+			"%s answers for it: the same %s is listed there", b.server(owner), k.key())
+	}
+}
+
+// collision withholds all claimants, unless Prefer names a server that has
+// exactly one (NousResearch/hermes-agent#72032: never the last, never the first).
+func (b *builder) collision(k Kind, claims []entry, group []int, lost []bool) {
+	winner := b.preferred(claims, group)
+	for n, i := range group {
+		if i == winner {
+			continue
+		}
+		lost[i] = true
+		e, other := &claims[i], &claims[group[(n+1)%len(group)]]
+		switch {
+		case winner >= 0:
+			b.fault(k, int(e.src), e.frag.name, Withheld, "name %q is kept by %s, which is preferred", e.exposed, b.server(&claims[winner]))
+		case other.src == e.src:
+			b.fault(k, int(e.src), e.frag.name, Withheld, "name collides with %q", other.frag.name)
+		default:
+			b.fault(k, int(e.src), e.frag.name, Withheld, "name %q collides with %q of %s", e.exposed, other.frag.name, b.server(other))
+		}
+	}
+}
+
+// preferred returns the claim that may keep the name, or -1.
+func (b *builder) preferred(claims []entry, group []int) int {
+	for _, server := range b.view.Prefer {
+		winner, n := -1, 0
+		for _, i := range group {
+			if b.server(&claims[i]) == server {
+				winner = i
+				n++
+			}
+		}
+		if n == 1 {
+			return winner
+		}
+		if n > 1 {
+			return -1
+		}
+	}
+	return -1
+}
+
+func (b *builder) server(e *entry) string { return b.view.Sources[e.src].Server }
