@@ -1,0 +1,192 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
+	"github.com/mcp-sidecar/mcp-sidecar/wire"
+)
+
+// callTool routes a tools/call by the table of the view.
+func (x *exchange) callTool(ctx context.Context) (answer, error) {
+	name, ok := wire.Unquote(x.params.name)
+	if !ok {
+		return answer{}, badParams("tools/call lacks name")
+	}
+	if err := x.checkCall(); err != nil {
+		return answer{}, err
+	}
+	route, ok := x.view.snapshot().Tool(name)
+	if !ok {
+		return answer{}, unknown("tool", name)
+	}
+	if route.Utility != 0 {
+		return x.utility(ctx, route)
+	}
+	c := &upstream.Call{Method: "tools/call", Name: route.Inner, Safe: route.Safe}
+	c.Params = x.params.forward("name", route.Inner)
+	resp, err := x.do(ctx, route.Server, c)
+	if err != nil {
+		return x.troubled(ctx, route.Server, err)
+	}
+	x.remember(route.Server, resp.Result)
+	return x.deliver(route.Server, resp)
+}
+
+// checkCall refuses what no server should see.
+func (x *exchange) checkCall() *wire.Error {
+	p := &x.params
+	if p.resumed != nil {
+		return badParams("no question is open for this requestState")
+	}
+	switch wire.Kindof(p.args) {
+	case '{':
+		return nil
+	case 'n':
+		from, to, _ := wire.FindMember(p.raw, "arguments")
+		*p = readParams(wire.Splice(nil, p.raw, wire.Edit{From: from, To: to}))
+		return nil
+	}
+	if p.args == nil {
+		return nil
+	}
+	return badParams("arguments is not an object")
+}
+
+// forward returns the parameters as the server gets them: with its own name for
+// what is asked, and without the agent's _meta. All else stays as it is.
+func (p *params) forward(member, inner string) []byte {
+	var edits []wire.Edit
+	if from, to, ok := wire.Find(p.raw, member); ok {
+		if q := wire.AppendQuote(nil, inner); !bytes.Equal(q, p.raw[from:to]) {
+			edits = append(edits, wire.Edit{From: from, To: to, With: q})
+		}
+	}
+	return p.withoutMeta(edits)
+}
+
+// withoutMeta applies at most one edit, and cuts _meta out.
+func (p *params) withoutMeta(edits []wire.Edit) []byte {
+	if p.meta.raw != nil {
+		from, to, _ := wire.FindMember(p.raw, "_meta")
+		edits = append(edits, wire.Edit{From: from, To: to})
+	}
+	switch {
+	case len(edits) == 0:
+		return p.raw
+	case len(edits) == 2 && edits[1].From < edits[0].From:
+		edits[0], edits[1] = edits[1], edits[0]
+	}
+	return wire.Splice(make([]byte, 0, len(p.raw)+len(edits[0].With)), p.raw, edits...)
+}
+
+// troubled is the answer when a server gave none: a result for a model to read
+// where the agent called a tool, an error elsewhere.
+func (x *exchange) troubled(ctx context.Context, server string, err error) (answer, error) {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return answer{}, &wire.Error{Code: wire.CodeInternal, Message: "the request was cancelled"}
+	}
+	t := troubleOf(err)
+	x.f.opt.Log.Info("call failed", "server", server, "op", x.msg.Method, "caller", x.caller.ID, "err", err)
+	return x.trouble(server, t, err)
+}
+
+func (x *exchange) trouble(server string, t trouble, err error) (answer, error) {
+	text := x.cleanText(describe(server, t, err))
+	if x.msg.Method == "tools/call" {
+		return x.textResult(text, true), nil
+	}
+	data := wire.AppendQuote([]byte(`{"server":`), server)
+	data = wire.AppendQuote(append(data, `,"code":`...), t.code)
+	return answer{}, &wire.Error{Code: wire.CodeInternal, Message: text, Data: append(data, '}')}
+}
+
+// cleanText cleans a sentence of ours that quotes a server.
+func (x *exchange) cleanText(s string) string {
+	s, _ = x.f.opt.Cleaner.Text(s)
+	return s
+}
+
+// textResult is the result of a tools/call that holds one text.
+func (x *exchange) textResult(text string, isError bool) answer {
+	out := []byte(`{"content":[{"type":"text","text":`)
+	out = append(wire.AppendQuote(out, text), `}]`...)
+	if isError {
+		out = append(out, `,"isError":true`...)
+	}
+	return answer{front: x.completes(), result: append(out, '}')}
+}
+
+// complete marks a whole result in the era that has marks.
+func (x *exchange) completes() string {
+	if x.modern {
+		return `"resultType":"complete",`
+	}
+	return ""
+}
+
+// deliver makes the answer out of a server's own.
+func (x *exchange) deliver(server string, resp upstream.Response) (answer, error) {
+	if n := len(resp.Result) + len(resp.Error); n > x.f.opt.Limits.answer() {
+		err := fmt.Errorf("%d bytes, limits.answer_bytes is %d", n, x.f.opt.Limits.answer())
+		return x.trouble(server, troubles[upstream.TooLarge], &upstream.Error{Server: server, Kind: upstream.TooLarge, Err: err})
+	}
+	if resp.Error != nil {
+		return answer{failure: x.f.clean(relayError(resp.Error, x.modern), resp.Flags)}, nil
+	}
+	if wire.Kindof(resp.Result) != '{' {
+		return x.trouble(server, troubles[upstream.Protocol], nil)
+	}
+	kind := x.resultType(resp)
+	if kind != nil && string(kind) != `"complete"` && (x.modern || resp.Era == upstream.Modern) {
+		return x.trouble(server, unsupportedTrouble, nil)
+	}
+	a := answer{result: x.f.clean(resp.Result, resp.Flags)}
+	switch {
+	case x.modern && kind == nil:
+		a.front = x.completes()
+	case !x.modern && resp.Era == upstream.Modern:
+		a.result = without(a.result, "resultType", "ttlMs", "cacheScope")
+	}
+	if x.modern && x.msg.Method == "resources/read" {
+		a = uncached(a)
+	}
+	return a, nil
+}
+
+var resultTypeKey = []byte(`"resultType"`)
+
+// resultType returns the raw resultType of a result. Most have none, which a
+// search for its bytes shows faster than a walk.
+func (x *exchange) resultType(resp upstream.Response) []byte {
+	if resp.Flags&wire.Escapes == 0 && !bytes.Contains(resp.Result, resultTypeKey) {
+		return nil
+	}
+	v, _ := wire.Get(resp.Result, "resultType")
+	return v
+}
+
+// without cuts members out of an object.
+func without(obj []byte, names ...string) []byte {
+	for _, n := range names {
+		if from, to, ok := wire.FindMember(obj, n); ok {
+			obj = wire.Splice(nil, obj, wire.Edit{From: from, To: to})
+		}
+	}
+	return obj
+}
+
+// uncached gives a read the caching hints that the modern era demands: what a
+// view shows depends on who asks, so nothing is public.
+func uncached(a answer) answer {
+	ttl := "0"
+	if v, ok := wire.Get(a.result, "ttlMs"); ok && wire.Kindof(v) == '0' {
+		ttl = string(v)
+	}
+	a.result = without(a.result, "ttlMs", "cacheScope")
+	a.front += `"ttlMs":` + ttl + `,"cacheScope":"private",`
+	return a
+}

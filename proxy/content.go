@@ -1,0 +1,130 @@
+package proxy
+
+import (
+	"context"
+
+	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
+	"github.com/mcp-sidecar/mcp-sidecar/wire"
+)
+
+// getPrompt routes a prompts/get by its name.
+func (x *exchange) getPrompt(ctx context.Context) (answer, error) {
+	name, ok := wire.Unquote(x.params.name)
+	if !ok {
+		return answer{}, badParams("prompts/get lacks name")
+	}
+	if err := x.checkCall(); err != nil {
+		return answer{}, err
+	}
+	route, ok := x.view.snapshot().Prompt(name)
+	if !ok {
+		return answer{}, unknown("prompt", name)
+	}
+	return x.pass(ctx, route, &upstream.Call{
+		Method: "prompts/get", Name: route.Inner, Safe: true,
+		Params: x.params.forward("name", route.Inner),
+	})
+}
+
+// readResource routes a resources/read by the owner of its URI.
+func (x *exchange) readResource(ctx context.Context) (answer, error) {
+	uri, ok := wire.Unquote(x.params.uri)
+	if !ok {
+		return answer{}, badParams("resources/read lacks uri")
+	}
+	if x.params.resumed != nil {
+		return answer{}, badParams("no question is open for this requestState")
+	}
+	route, ok := x.owner(uri)
+	if !ok {
+		return answer{}, x.noResource(uri)
+	}
+	return x.pass(ctx, route, &upstream.Call{
+		Method: "resources/read", Name: route.Inner, Safe: true,
+		Params: x.params.forward("uri", route.Inner),
+	})
+}
+
+// owner finds who answers for a URI: by the lists, or else by the links that
+// this caller has been given.
+func (x *exchange) owner(uri string) (aggregate.Route, bool) {
+	if r, ok := x.view.snapshot().Resource(uri); ok {
+		return r, true
+	}
+	server, ok := x.f.links.find(linkKey{x.caller.ID, x.view.Key, uri})
+	return aggregate.Route{Server: server, Inner: uri, Exposed: uri}, ok
+}
+
+func (x *exchange) noResource(uri string) *wire.Error {
+	e := unknown("resource", uri)
+	if !x.modern {
+		e.Code = wire.CodeResourceNotFound
+	}
+	e.Data = append(wire.AppendQuote([]byte(`{"uri":`), clip(uri, 1024)), '}')
+	return e
+}
+
+// pass carries a call that is no tool call and delivers its answer.
+func (x *exchange) pass(ctx context.Context, route aggregate.Route, c *upstream.Call) (answer, error) {
+	resp, err := x.do(ctx, route.Server, c)
+	if err != nil {
+		return x.troubled(ctx, route.Server, err)
+	}
+	return x.deliver(route.Server, resp)
+}
+
+// complete routes a completion by what its ref names. A hidden prompt looks
+// like an unknown one.
+func (x *exchange) complete(ctx context.Context) (answer, error) {
+	ref := x.params.ref
+	typ, _ := wire.Get(ref, "type")
+	route, member := aggregate.Route{}, ""
+	switch string(typ) {
+	case `"ref/prompt"`:
+		name, err := refText(ref, "name")
+		if err != nil {
+			return answer{}, err
+		}
+		r, ok := x.view.snapshot().Prompt(name)
+		if !ok {
+			return answer{}, unknown("prompt", name)
+		}
+		route, member = r, "name"
+	case `"ref/resource"`:
+		uri, err := refText(ref, "uri")
+		if err != nil {
+			return answer{}, err
+		}
+		r, ok := x.view.snapshot().Template(uri)
+		if !ok {
+			r, ok = x.owner(uri)
+		}
+		if !ok {
+			return answer{}, unknown("resource template", uri)
+		}
+		route, member = r, "uri"
+	default:
+		return answer{}, badParams("ref is neither a ref/prompt nor a ref/resource")
+	}
+	return x.pass(ctx, route, &upstream.Call{
+		Method: "completion/complete", Safe: true,
+		Params: x.params.forwardRef(member, route.Inner),
+	})
+}
+
+func refText(ref []byte, member string) (string, *wire.Error) {
+	raw, _ := wire.Get(ref, member)
+	s, ok := wire.Unquote(raw)
+	if !ok {
+		return "", badParams("ref lacks " + member)
+	}
+	return s, nil
+}
+
+// forwardRef is forward for the name inside ref.
+func (p *params) forwardRef(member, inner string) []byte {
+	from, _, _ := wire.Find(p.raw, "ref")
+	a, b, _ := wire.Find(p.ref, member)
+	return p.withoutMeta([]wire.Edit{{From: from + a, To: from + b, With: wire.AppendQuote(nil, inner)}})
+}

@@ -1,0 +1,158 @@
+// Package proxy is the front: it answers agents of both protocol eras, over
+// HTTP and stdio, and routes what they ask to the servers behind.
+//
+// A message is parsed once, routed by the table of the caller's view, and
+// handed on as the bytes it came in; nothing of the agent's connection goes
+// with it.
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/auth"
+	"github.com/mcp-sidecar/mcp-sidecar/internal/seal"
+	"github.com/mcp-sidecar/mcp-sidecar/policy"
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
+	"github.com/mcp-sidecar/mcp-sidecar/wire"
+)
+
+// Upstreams carries calls to servers. Do may be called concurrently; it does
+// not keep the call's bytes after it returned.
+type Upstreams interface {
+	Do(ctx context.Context, t upstream.Target, c *upstream.Call) (upstream.Response, error)
+}
+
+// An Identifier tells who sent a request, before its body is read. Its errors
+// are *auth.Refusal.
+type Identifier interface {
+	Identify(r *http.Request) (auth.Caller, error)
+}
+
+// Options say what a Front works with. They do not change afterwards.
+type Options struct {
+	// Views and Upstreams are required.
+	Views     Views
+	Upstreams Upstreams
+	// Callers is required for HTTP; stdio has a caller of its own.
+	Callers Identifier
+	// Cleaner cleans what models see. If nil, everything is cleaned.
+	Cleaner *policy.Cleaner
+	// Sealer seals cursors. If nil, one with a random key.
+	Sealer *seal.Sealer
+	Limits Limits
+	// Version is the program's own, for serverInfo.
+	Version string
+	// ListWait, if set, waits a bounded time for the servers of a view that are
+	// still in their first connect.
+	ListWait func(ctx context.Context, view string)
+	// Serial, if set, says which servers take one tool call at a time from one
+	// agent.
+	Serial func(server string) bool
+	// Log gets what goes wrong. If nil, it is discarded.
+	Log *slog.Logger
+}
+
+// A Front answers agents. It is an http.Handler; ServeStdio serves the same
+// over a pair of pipes.
+type Front struct {
+	opt      Options
+	sessions sessions
+	budget   *budget
+	lanes    lanes
+	links    links
+	closing  chan struct{} // closed by Drain
+	drain    sync.Once
+	counts   counts
+}
+
+type counts struct{ panics, dropped, cleaned atomic.Int64 }
+
+// Stats are counters since the start.
+type Stats struct {
+	// Sessions is the number of live legacy sessions.
+	Sessions int
+	// Panics is how many calls failed by a fault of ours.
+	Panics int64
+	// Dropped is how many notifications slow readers lost.
+	Dropped int64
+	// Cleaned is how many messages of servers the cleaner changed.
+	Cleaned int64
+}
+
+// New returns a Front. It starts nothing.
+func New(o Options) *Front {
+	if o.Sealer == nil {
+		o.Sealer = seal.Random()
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	f := &Front{opt: o, closing: make(chan struct{}), budget: newBudget(o.Limits.inFlight())}
+	f.sessions.max, f.sessions.idle = o.Limits.sessions(), o.Limits.sessionIdle()
+	return f
+}
+
+// Run ends idle sessions until ctx does.
+func (f *Front) Run(ctx context.Context) error {
+	tick := time.NewTicker(max(f.sessions.idle/10, time.Second))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			f.sessions.expire(time.Now())
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Drain ends the streams that wait for news, so that a server can shut down.
+// Calls in flight go on.
+func (f *Front) Drain() { f.drain.Do(func() { close(f.closing) }) }
+
+// Stats returns the counters.
+func (f *Front) Stats() Stats {
+	return Stats{
+		Sessions: f.sessions.count(),
+		Panics:   f.counts.panics.Load(),
+		Dropped:  f.counts.dropped.Load(),
+		Cleaned:  f.counts.cleaned.Load(),
+	}
+}
+
+// clean returns what an agent may read of a server's bytes; without a change it
+// is raw itself.
+func (f *Front) clean(raw []byte, flags wire.Flags) []byte {
+	out, r := f.opt.Cleaner.JSON(nil, raw, flags, nil)
+	if r != (policy.Report{}) {
+		f.counts.cleaned.Add(1)
+	}
+	return out
+}
+
+func (f *Front) wireLimits() wire.Limits { return wire.Limits{Depth: f.opt.Limits.Depth} }
+
+func (l *Limits) request() int     { return orInt(l.RequestBytes, 16<<20) }
+func (l *Limits) inFlight() int    { return orInt(l.InFlightBytes, 256<<20) }
+func (l *Limits) sessions() int    { return orInt(l.Sessions, 1000) }
+func (l *Limits) connections() int { return orInt(l.Connections, 1000) }
+func (l *Limits) answer() int      { return orInt(l.AnswerBytes, 10<<20-64<<10) }
+func (l *Limits) queue() int       { return orInt(l.StreamQueue, 256) }
+func (l *Limits) sessionIdle() time.Duration {
+	if l.SessionIdle <= 0 {
+		return time.Hour
+	}
+	return l.SessionIdle
+}
+
+func orInt(n, zero int) int {
+	if n <= 0 {
+		return zero
+	}
+	return n
+}

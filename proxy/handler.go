@@ -1,0 +1,267 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/mcp-sidecar/mcp-sidecar/auth"
+	"github.com/mcp-sidecar/mcp-sidecar/wire"
+)
+
+// An inbound is one HTTP request while it is looked at.
+type inbound struct {
+	w       http.ResponseWriter
+	r       *http.Request
+	rc      *http.ResponseController
+	caller  auth.Caller
+	view    *View
+	forms   forms
+	version string // the MCP-Protocol-Version header
+}
+
+// ServeHTTP serves the MCP endpoints of all views.
+func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	caller, err := f.opt.Callers.Identify(r)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	view, ok := f.view(r.URL)
+	if !ok {
+		http.Error(w, "no MCP endpoint here, use /mcp or /mcp/<server>", http.StatusNotFound)
+		return
+	}
+	if name := repeated(r.Header); name != "" {
+		sendError(w, http.StatusBadRequest, nil, mismatch("more than one "+name+" header"))
+		return
+	}
+	in := &inbound{w: w, r: r, rc: http.NewResponseController(w), caller: caller, view: view, forms: accepted(r.Header)}
+	in.version, _ = first(r.Header, hVersion)
+	switch r.Method {
+	case http.MethodPost:
+		f.post(in)
+	case http.MethodGet:
+		f.listen(in)
+	case http.MethodDelete:
+		f.delete(in)
+	default:
+		notAllowed(w)
+	}
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	if ref := (*auth.Refusal)(nil); errors.As(err, &ref) {
+		ref.Write(w)
+		return
+	}
+	http.Error(w, "the caller cannot be identified", http.StatusUnauthorized)
+}
+
+func notAllowed(w http.ResponseWriter) {
+	w.Header().Set("Allow", "POST")
+	http.Error(w, "this endpoint takes POST, and GET and DELETE within a session", http.StatusMethodNotAllowed)
+}
+
+// view finds the view of an exact path: /mcp, /mcp/, /mcp/<server>, and the
+// same behind /p/<profile>. Nothing is cleaned or redirected.
+func (f *Front) view(u *url.URL) (*View, bool) {
+	path := u.Path
+	if u.RawPath != "" { // an encoding other than the usual one
+		return nil, false
+	}
+	profile := "default"
+	if rest, ok := strings.CutPrefix(path, "/p/"); ok {
+		i := strings.IndexByte(rest, '/')
+		if i <= 0 {
+			return nil, false
+		}
+		profile, path = rest[:i], rest[i:]
+	}
+	server, ok := strings.CutPrefix(path, "/mcp")
+	switch {
+	case !ok:
+		return nil, false
+	case server == "" || server == "/":
+		return f.opt.Views.View(profile, "")
+	case server[0] != '/' || strings.IndexByte(server[1:], '/') >= 0:
+		return nil, false
+	}
+	return f.opt.Views.View(profile, server[1:])
+}
+
+// post serves one message, or a batch of them.
+func (f *Front) post(in *inbound) {
+	if why := wrongContent(in.r.Header); why != "" {
+		http.Error(in.w, why, http.StatusUnsupportedMediaType)
+		return
+	}
+	if in.forms == 0 {
+		http.Error(in.w, "want Accept: application/json, text/event-stream", http.StatusNotAcceptable)
+		return
+	}
+	b, err := f.budget.read(in.r, in.rc, f.opt.Limits.request())
+	if err != nil {
+		sendUnread(in.w, err)
+		return
+	}
+	defer b.free()
+	if isArray(b.b) {
+		f.batch(in, b.b)
+		return
+	}
+	m, err := wire.ParseAgent(b.b, f.wireLimits())
+	if err != nil {
+		e := (*wire.Error)(nil)
+		errors.As(err, &e)
+		sendError(in.w, http.StatusBadRequest, e.ID, e)
+		return
+	}
+	f.message(in, &m)
+}
+
+func isArray(b []byte) bool {
+	for _, c := range b {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c == '['
+		}
+	}
+	return false
+}
+
+// sendUnread answers a message that could not be taken in.
+func sendUnread(w http.ResponseWriter, err error) {
+	switch {
+	case errors.Is(err, errTooLong):
+		sendError(w, http.StatusRequestEntityTooLarge, nil, invalid(err.Error()))
+	case errors.Is(err, errNoRoom):
+		w.Header().Set("Retry-After", "1")
+		sendError(w, http.StatusServiceUnavailable, nil, &wire.Error{Code: wire.CodeInternal, Message: err.Error()})
+	default:
+		w.Header().Set("Connection", "close")
+		sendError(w, http.StatusBadRequest, nil, &wire.Error{Code: wire.CodeParse, Message: "the body did not arrive"})
+	}
+}
+
+func sendError(w http.ResponseWriter, status int, id []byte, e *wire.Error) {
+	h := w.Header()
+	h["Content-Type"], h["Cache-Control"] = jsonType, noStore
+	w.WriteHeader(status)
+	w.Write(wire.AppendError(nil, id, e.Code, e.Message, e.Data))
+}
+
+// message serves one message in the era that it belongs to.
+func (f *Front) message(in *inbound, m *wire.Message) {
+	p := readParams(m.Params)
+	modern := isModern(m, &p, in.version)
+	if modern && m.Kind() == wire.Response {
+		sendError(in.w, http.StatusBadRequest, nil, invalid("responses cannot be posted in "+versionModern))
+		return
+	}
+	x := &exchange{f: f, view: in.view, caller: in.caller, modern: modern, msg: *m, params: p}
+	if modern {
+		f.stateless(in, x)
+		return
+	}
+	if m.Method == "initialize" && m.ID != nil {
+		f.initialize(in, x)
+		return
+	}
+	if f.legacy(in, x) {
+		f.serve(in, x)
+	}
+}
+
+// stateless serves a message of 2026-07-28. What sessions need is ignored.
+func (f *Front) stateless(in *inbound, x *exchange) {
+	if x.msg.Kind() == wire.Notification {
+		in.w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	if err := checkModern(&x.msg, &x.params, in.r.Header); err != nil {
+		sendError(in.w, http.StatusBadRequest, x.msg.ID, err)
+		return
+	}
+	if err := x.params.meta.check(); err != nil {
+		sendError(in.w, http.StatusBadRequest, x.msg.ID, err)
+		return
+	}
+	x.lane = laneOf(in.r)
+	f.serve(in, x)
+}
+
+// legacy finds the session of a message of an older version, and answers when
+// there is none; false means answered. Messages without a session id are served
+// too: there are agents that never open one.
+func (f *Front) legacy(in *inbound, x *exchange) bool {
+	if in.version != "" && in.version != negotiate(in.version) {
+		sendError(in.w, http.StatusBadRequest, x.msg.ID, unsupported(in.version))
+		return false
+	}
+	id, ok := first(in.r.Header, hSession)
+	if !ok {
+		x.lane = laneOf(in.r)
+		return true
+	}
+	s := f.sessions.find(id, in.caller, in.view)
+	if s == nil {
+		noSession(in.w, x.msg.ID)
+		return false
+	}
+	x.join(s)
+	return true
+}
+
+// noSession says it in the words that agents look for to connect anew.
+func noSession(w http.ResponseWriter, id []byte) {
+	sendError(w, http.StatusNotFound, id, invalid("session not found: it ended, or the sidecar restarted; initialize again"))
+}
+
+// serve runs a message and writes its answer. A legacy agent that hangs up does
+// not cancel what it asked for; a modern one does.
+func (f *Front) serve(in *inbound, x *exchange) {
+	if x.msg.Kind() != wire.Request {
+		x.accept()
+		in.w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	ctx := in.r.Context()
+	if !x.modern {
+		ctx = context.WithoutCancel(ctx)
+	}
+	st := newStream(in.w, in.rc, in.forms, f.opt.Limits.queue(), &f.counts)
+	x.out = st
+	st.finish(x.run(ctx))
+}
+
+// batch serves an array of messages, which only sessions of 2025-03-26 may send.
+func (f *Front) batch(in *inbound, b []byte) {
+	id, _ := first(in.r.Header, hSession)
+	s := f.sessions.find(id, in.caller, in.view)
+	switch {
+	case id != "" && s == nil && in.version != versionModern:
+		noSession(in.w, nil)
+		return
+	case s == nil || s.version != versionBatches:
+		sendError(in.w, http.StatusBadRequest, nil, invalid("batches are not served"))
+		return
+	}
+	parts, err := splitBatch(b, f.wireLimits())
+	if err != nil {
+		sendError(in.w, http.StatusBadRequest, nil, err)
+		return
+	}
+	st := newStream(in.w, in.rc, in.forms, f.opt.Limits.queue(), &f.counts)
+	x := &exchange{f: f, view: in.view, caller: in.caller, out: st}
+	x.join(s)
+	all := x.each(context.WithoutCancel(in.r.Context()), parts, f.wireLimits())
+	if all != nil {
+		st.finish(reply{head: all})
+		return
+	}
+	st.finish(reply{status: http.StatusAccepted})
+}

@@ -1,0 +1,101 @@
+package proxy
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/mcp-sidecar/mcp-sidecar/wire"
+)
+
+// initialize opens the session of a legacy agent over HTTP, whichever version
+// its header names.
+func (f *Front) initialize(in *inbound, x *exchange) {
+	if id, ok := first(in.r.Header, hSession); ok && f.sessions.find(id, in.caller, in.view) != nil {
+		sendError(in.w, http.StatusBadRequest, x.msg.ID, invalid("initialize was already done in this session"))
+		return
+	}
+	version, err := x.askedVersion()
+	if err != nil {
+		sendError(in.w, http.StatusBadRequest, x.msg.ID, err)
+		return
+	}
+	s, serr := f.sessions.open(in.caller, in.view, version)
+	if errors.Is(serr, errSessions) {
+		in.w.Header().Set("Retry-After", "30")
+		sendError(in.w, http.StatusServiceUnavailable, x.msg.ID,
+			&wire.Error{Code: wire.CodeInternal, Message: "too many sessions, see limits.sessions"})
+		return
+	}
+	in.w.Header().Set(hSession, s.id)
+	a := answer{result: x.handshake(version)}
+	st := newStream(in.w, in.rc, in.forms, 0, &f.counts)
+	st.finish(a.reply(x.msg.ID))
+}
+
+// askedVersion reads the one thing that initialize must say.
+func (x *exchange) askedVersion() (string, *wire.Error) {
+	if err := x.params.meta.check(); err != nil {
+		return "", err
+	}
+	v, ok := wire.Unquote(x.params.protocol)
+	if !ok {
+		return "", badParams("initialize lacks protocolVersion")
+	}
+	return negotiate(v), nil
+}
+
+// handshake returns the result of initialize.
+func (x *exchange) handshake(version string) []byte {
+	snap := x.view.snapshot()
+	out := wire.AppendQuote([]byte(`{"protocolVersion":`), version)
+	out = appendCapabilities(append(out, ','), snap, true)
+	out = append(append(append(out, `,"serverInfo":`...), x.f.serverInfo()...), instructions(snap)...)
+	return append(out, '}')
+}
+
+// discover returns the result of server/discover.
+func (x *exchange) discover() answer {
+	snap := x.view.snapshot()
+	out := appendCapabilities([]byte(`{"supportedVersions":`+versionsJSON+`,`), snap, false)
+	out = append(out, instructions(snap)...)
+	return answer{result: append(append(out, x.f.hints()...), '}')}
+}
+
+// hints are the last members of a result that may be cached, with their comma.
+func (f *Front) hints() []byte {
+	out := append([]byte(nil), `,"resultType":"complete","ttlMs":60000,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":`...)
+	return append(append(out, f.serverInfo()...), '}')
+}
+
+func (f *Front) serverInfo() []byte {
+	out := wire.AppendQuote([]byte(`{"name":"mcp-sidecar","version":`), f.opt.Version)
+	return append(out, '}')
+}
+
+func instructions(s Snapshot) []byte {
+	if s.Instructions() == "" {
+		return nil
+	}
+	return wire.AppendQuote([]byte(`,"instructions":`), s.Instructions())
+}
+
+// appendCapabilities appends what the view offers, or may come to offer: the
+// agent does not ask again. List changes are told within sessions only.
+func appendCapabilities(dst []byte, s Snapshot, changes bool) []byte {
+	dst = append(dst, `"capabilities":{`...)
+	n := len(dst)
+	for _, c := range [...]string{"tools", "prompts", "resources", "completions", "logging"} {
+		if c != "tools" && !s.Has(c) {
+			continue
+		}
+		if len(dst) > n {
+			dst = append(dst, ',')
+		}
+		dst = append(append(append(dst, '"'), c...), `":{`...)
+		if changes && c != "completions" && c != "logging" {
+			dst = append(dst, `"listChanged":true`...)
+		}
+		dst = append(dst, '}')
+	}
+	return append(dst, '}')
+}

@@ -1,0 +1,59 @@
+package proxy
+
+import (
+	"context"
+	"sync"
+)
+
+// lanes make the tool calls of one agent to one server wait for each other.
+// The zero value is empty.
+type lanes struct {
+	mu sync.Mutex
+	m  map[laneKey]*lane
+}
+
+// A laneKey is a server and who calls it: a session or a connection.
+type laneKey struct {
+	server string
+	who    any
+}
+
+type lane struct {
+	turn chan struct{} // holds a token while someone has the turn
+	refs int
+}
+
+// enter waits for its turn; leave must be called if err is nil.
+func (l *lanes) enter(ctx context.Context, k laneKey) (leave func(), err error) {
+	e := l.join(k)
+	select {
+	case e.turn <- struct{}{}:
+		return func() { <-e.turn; l.part(k, e) }, nil
+	case <-ctx.Done():
+		l.part(k, e)
+		return nil, ctx.Err()
+	}
+}
+
+func (l *lanes) join(k laneKey) *lane {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.m[k]
+	if e == nil {
+		if l.m == nil {
+			l.m = map[laneKey]*lane{}
+		}
+		e = &lane{turn: make(chan struct{}, 1)}
+		l.m[k] = e
+	}
+	e.refs++
+	return e
+}
+
+func (l *lanes) part(k laneKey, e *lane) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.refs--; e.refs == 0 {
+		delete(l.m, k)
+	}
+}

@@ -1,0 +1,289 @@
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
+	"github.com/mcp-sidecar/mcp-sidecar/auth"
+	"github.com/mcp-sidecar/mcp-sidecar/wire"
+)
+
+// A scope is where request ids are unique: a session, or a stdio connection.
+type scope struct {
+	mu      sync.Mutex
+	running map[string]running
+}
+
+type running struct {
+	cancel    context.CancelFunc
+	cancelled bool // by the agent: nothing is answered any more
+}
+
+// begin enters a request; false means that its id is in flight already.
+func (s *scope) begin(id string, cancel context.CancelFunc) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.running[id]; ok {
+		return false
+	}
+	if s.running == nil {
+		s.running = map[string]running{}
+	}
+	s.running[id] = running{cancel: cancel}
+	return true
+}
+
+// end removes a request and reports whether the agent had cancelled it.
+func (s *scope) end(id string) (cancelled bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.running[id]
+	delete(s.running, id)
+	return r.cancelled
+}
+
+// cancel cancels a request of this scope; unknown ids are ignored.
+func (s *scope) cancel(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r, ok := s.running[id]; ok {
+		s.running[id] = running{r.cancel, true}
+		r.cancel()
+	}
+}
+
+func (s *scope) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.running) > 0
+}
+
+// idKey makes equal ids equal strings, whichever way they are escaped.
+func idKey(raw []byte) string {
+	if wire.Kindof(raw) != '"' {
+		return string(raw)
+	}
+	s, _ := wire.Unquote(raw)
+	return `"` + s
+}
+
+// A session is one handshake of a legacy agent. It belongs to the caller and
+// the view that opened it.
+type session struct {
+	scope
+	id      string
+	caller  auth.Caller
+	view    *View
+	version string
+
+	level   atomic.Int32  // index into levels; -1 while the agent never said
+	used    atomic.Int64  // unix nanoseconds
+	streams atomic.Int32  // open GET streams
+	wake    chan struct{} // holds a token while news waits
+	gone    chan struct{} // closed by the store when the session ends
+
+	news struct {
+		sync.Mutex
+		seen    [3][32]byte // what the agent last listed or was told of
+		waiting [3]bool
+	}
+}
+
+// listed are the kinds whose changes agents are told, in the order of news.
+var listed = [3]aggregate.Kind{aggregate.Tools, aggregate.Prompts, aggregate.Resources}
+
+var changes = [3]string{
+	"notifications/tools/list_changed",
+	"notifications/prompts/list_changed",
+	"notifications/resources/list_changed",
+}
+
+func newSession(id string, c auth.Caller, v *View, version string) *session {
+	s := &session{id: id, caller: c, view: v, version: version,
+		wake: make(chan struct{}, 1), gone: make(chan struct{})}
+	s.level.Store(-1)
+	s.touch()
+	v.subscribe(s) // before the look: a change in between is told later
+	s.news.Lock()
+	defer s.news.Unlock()
+	for i, k := range listed {
+		s.news.seen[i], s.news.waiting[i] = digestOf(v.snapshot(), k), false
+	}
+	return s
+}
+
+// digestOf tells what a list shows. Templates count as resources: they share a
+// notification.
+func digestOf(snap Snapshot, k aggregate.Kind) [32]byte {
+	d := snap.Digest(k)
+	if k == aggregate.Resources {
+		for i, b := range snap.Digest(aggregate.Templates) {
+			d[i] = d[i]<<1 | d[i]>>7
+			d[i] ^= b
+		}
+	}
+	return d
+}
+
+func (s *session) touch() { s.used.Store(time.Now().UnixNano()) }
+
+// sawList notes what the agent is being shown. When that is no longer the
+// newest, the agent is told again.
+func (s *session) sawList(snap Snapshot, k aggregate.Kind) {
+	if k == aggregate.Templates {
+		k = aggregate.Resources
+	}
+	s.news.Lock()
+	defer s.news.Unlock()
+	for i := range listed {
+		if listed[i] == k {
+			d := digestOf(snap, k)
+			s.news.seen[i] = d
+			s.news.waiting[i] = d != digestOf(s.view.snapshot(), k)
+		}
+	}
+	if s.news.waiting != [3]bool{} {
+		s.poke()
+	}
+}
+
+// changed marks the lists of which the agent knows another version.
+func (s *session) changed(snap Snapshot) {
+	s.news.Lock()
+	defer s.news.Unlock()
+	for i, k := range listed {
+		if d := digestOf(snap, k); d != s.news.seen[i] {
+			s.news.seen[i], s.news.waiting[i] = d, true
+		}
+	}
+	if s.news.waiting != [3]bool{} {
+		s.poke()
+	}
+}
+
+func (s *session) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tell hands the notifications that wait to write. What could not be written
+// goes on waiting.
+func (s *session) tell(write func(b []byte) error) error {
+	s.news.Lock()
+	waiting := s.news.waiting
+	s.news.waiting = [3]bool{}
+	s.news.Unlock()
+	for i, w := range waiting {
+		if !w {
+			continue
+		}
+		if err := write(wire.AppendNotification(nil, changes[i], nil)); err != nil {
+			s.untold(waiting, i)
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) untold(waiting [3]bool, from int) {
+	s.news.Lock()
+	defer s.news.Unlock()
+	for i := from; i < len(waiting); i++ {
+		s.news.waiting[i] = s.news.waiting[i] || waiting[i]
+	}
+	s.poke()
+}
+
+// idle reports whether the session neither asks nor listens.
+func (s *session) idle() bool { return s.streams.Load() == 0 && !s.busy() }
+
+var errSessions = errors.New("too many sessions")
+
+// sessions are the live sessions of all legacy agents over HTTP.
+type sessions struct {
+	max  int
+	idle time.Duration
+
+	mu sync.RWMutex
+	m  map[string]*session
+}
+
+func (st *sessions) count() int {
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	return len(st.m)
+}
+
+// open makes a session. At the limit the caller's own longest idle one goes:
+// there are agents that connect anew for every call and never say goodbye.
+func (st *sessions) open(c auth.Caller, v *View, version string) (*session, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if len(st.m) >= st.max {
+		old := st.oldest(c)
+		if old == nil {
+			return nil, errSessions
+		}
+		st.drop(old)
+	}
+	if st.m == nil {
+		st.m = map[string]*session{}
+	}
+	s := newSession(rand.Text(), c, v, version)
+	st.m[s.id] = s
+	return s, nil
+}
+
+func (st *sessions) oldest(c auth.Caller) (old *session) {
+	for _, s := range st.m {
+		if s.caller == c && s.idle() && (old == nil || s.used.Load() < old.used.Load()) {
+			old = s
+		}
+	}
+	return old
+}
+
+// find returns the session id of a caller and view; another's is not there.
+func (st *sessions) find(id string, c auth.Caller, v *View) *session {
+	st.mu.RLock()
+	s := st.m[id]
+	st.mu.RUnlock()
+	if s == nil || s.caller != c || s.view != v {
+		return nil
+	}
+	s.touch()
+	return s
+}
+
+func (st *sessions) end(s *session) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.m[s.id] == s {
+		st.drop(s)
+	}
+}
+
+func (st *sessions) drop(s *session) {
+	delete(st.m, s.id)
+	s.view.unsubscribe(s)
+	close(s.gone)
+}
+
+// expire ends the sessions that were idle too long at now.
+func (st *sessions) expire(now time.Time) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	limit := now.Add(-st.idle).UnixNano()
+	for _, s := range st.m {
+		if s.used.Load() < limit && s.idle() {
+			st.drop(s)
+		}
+	}
+}

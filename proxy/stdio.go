@@ -1,0 +1,280 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/auth"
+	"github.com/mcp-sidecar/mcp-sidecar/wire"
+)
+
+// maxParallel bounds the requests of one stdio agent in flight.
+const maxParallel = 256
+
+// A pipe is one agent on standard input and output.
+type pipe struct {
+	f    *Front
+	view *View
+	out  io.Writer
+	scope
+
+	queue chan []byte    // whole lines; closed by ServeStdio
+	calls sync.WaitGroup // requests in flight and the teller of news
+	slots chan struct{}  // holds a token per request in flight
+	sess  *session       // of the legacy handshake; only read uses it
+}
+
+// ServeStdio serves the default profile to the agent behind in and out, in both
+// eras, until in ends or ctx does. Requests in flight at the end of in are still
+// answered. When ctx ends first, in is closed if it can be, which must end a
+// pending Read.
+func (f *Front) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	view, ok := f.opt.Views.View("default", "")
+	if !ok {
+		return errors.New("no view for the default profile")
+	}
+	p := &pipe{f: f, view: view, out: out,
+		queue: make(chan []byte, f.opt.Limits.queue()), slots: make(chan struct{}, maxParallel)}
+	written := make(chan error, 1)
+	go p.write(written)
+	stop := context.AfterFunc(ctx, func() { closeReader(in) })
+	defer stop()
+	err := p.read(ctx, in)
+	p.calls.Wait()
+	close(p.queue)
+	if p.sess != nil {
+		p.view.unsubscribe(p.sess)
+	}
+	if ctx.Err() != nil {
+		return awaitWriter(written)
+	}
+	return errors.Join(err, <-written)
+}
+
+func closeReader(in io.Reader) {
+	if c, ok := in.(io.Closer); ok {
+		c.Close()
+	}
+}
+
+// awaitWriter gives a writer that may be stuck a moment to end.
+func awaitWriter(written <-chan error) error {
+	select {
+	case <-written:
+	case <-time.After(time.Second):
+	}
+	return nil
+}
+
+// write writes lines until the queue is closed. After a failure it drops them.
+func (p *pipe) write(done chan<- error) {
+	var err error
+	for line := range p.queue {
+		if err == nil {
+			_, err = p.out.Write(line)
+		}
+	}
+	done <- err
+}
+
+// send queues one message, waiting for room: answers are not lost while ctx
+// lasts.
+func (p *pipe) send(ctx context.Context, r reply) {
+	if r.silent() {
+		return
+	}
+	line := oneLine(r.append(make([]byte, 0, r.size()+1)))
+	select {
+	case p.queue <- append(line, '\n'):
+	case <-ctx.Done():
+	}
+}
+
+// notify queues a notification if there is room at once.
+func (p *pipe) notify(method string, params []byte) {
+	line := oneLine(wire.AppendNotification(nil, method, params))
+	select {
+	case p.queue <- append(line, '\n'):
+	default:
+		p.f.counts.dropped.Add(1)
+	}
+}
+
+// read takes messages line by line until in ends.
+func (p *pipe) read(ctx context.Context, in io.Reader) error {
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := bufio.NewReaderSize(in, smallBody)
+	for {
+		line, err := readLine(r, p.f.opt.Limits.request())
+		switch {
+		case errors.Is(err, errTooLong):
+			p.send(ctx, failed(nil, invalid(err.Error()), false))
+		case err != nil && err != io.EOF:
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("stdin: %w", err)
+		default:
+			p.line(ctx, reading, line)
+		}
+		if err == io.EOF {
+			return nil
+		}
+	}
+}
+
+// readLine returns the next line, which the caller may keep. One over the limit
+// is skipped.
+func readLine(r *bufio.Reader, limit int) (line []byte, err error) {
+	long := false
+	for {
+		part, err := r.ReadSlice('\n')
+		if long = long || len(line)+len(part) > limit; !long {
+			line = append(line, part...)
+		}
+		if err == bufio.ErrBufferFull {
+			continue
+		}
+		if long && err == nil {
+			err = errTooLong
+		}
+		return bytes.TrimSpace(line), err
+	}
+}
+
+// line serves one message. Requests live as long as ctx; what is told besides
+// ends with reading.
+func (p *pipe) line(ctx, reading context.Context, line []byte) {
+	if len(line) == 0 {
+		return
+	}
+	if isArray(line) {
+		p.batch(ctx, line)
+		return
+	}
+	m, err := wire.ParseAgent(line, p.f.wireLimits())
+	if err != nil {
+		e := (*wire.Error)(nil)
+		errors.As(err, &e)
+		p.send(ctx, failed(e.ID, e, false))
+		return
+	}
+	x := p.exchange()
+	x.msg, x.params = m, readParams(m.Params)
+	x.modern = isModern(&m, &x.params, "")
+	switch {
+	case m.Kind() != wire.Request:
+		x.accept()
+	case x.modern:
+		if e := checkModern(&m, &x.params, nil); e != nil {
+			p.send(ctx, failed(m.ID, e, true))
+			return
+		}
+		p.start(ctx, x)
+	case m.Method == "initialize" && p.sess == nil:
+		p.open(ctx, reading, x)
+	default:
+		p.start(ctx, x)
+	}
+}
+
+func (p *pipe) exchange() *exchange {
+	return &exchange{f: p.f, view: p.view, caller: auth.Stdio, sess: p.sess, scope: &p.scope, lane: p, out: p}
+}
+
+// open does the legacy handshake.
+func (p *pipe) open(ctx, reading context.Context, x *exchange) {
+	version, err := x.askedVersion()
+	if err != nil {
+		p.send(ctx, failed(x.msg.ID, err, false))
+		return
+	}
+	p.sess = newSession("stdio", auth.Stdio, p.view, version)
+	a := answer{result: x.handshake(version)}
+	p.send(ctx, a.reply(x.msg.ID))
+	p.calls.Add(1)
+	go p.tell(reading, p.sess)
+}
+
+// tell tells a legacy agent of changed lists until ctx ends.
+func (p *pipe) tell(ctx context.Context, s *session) {
+	defer p.calls.Done()
+	for {
+		select {
+		case <-s.wake:
+			s.tell(func(b []byte) error {
+				p.send(ctx, reply{head: b})
+				return nil
+			})
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// start runs a request beside the others.
+func (p *pipe) start(ctx context.Context, x *exchange) {
+	if err := p.enter(ctx, len(x.msg.Raw)); err != nil {
+		p.send(ctx, failed(x.msg.ID, &wire.Error{Code: wire.CodeInternal, Message: err.Error()}, x.modern))
+		return
+	}
+	go p.call(ctx, x)
+}
+
+// enter takes a slot and room for a message of n bytes.
+func (p *pipe) enter(ctx context.Context, n int) error {
+	select {
+	case p.slots <- struct{}{}:
+	default:
+		return fmt.Errorf("more than %d requests in flight", maxParallel)
+	}
+	if err := p.f.budget.take(ctx, int64(n)); err != nil {
+		<-p.slots
+		return err
+	}
+	p.calls.Add(1)
+	return nil
+}
+
+func (p *pipe) exit(n int) {
+	p.f.budget.sem.Release(int64(n))
+	<-p.slots
+	p.calls.Done()
+}
+
+func (p *pipe) call(ctx context.Context, x *exchange) {
+	defer p.exit(len(x.msg.Raw))
+	p.send(ctx, x.run(ctx))
+}
+
+// batch serves an array of messages after a handshake of 2025-03-26.
+func (p *pipe) batch(ctx context.Context, line []byte) {
+	if p.sess == nil || p.sess.version != versionBatches {
+		p.send(ctx, failed(nil, invalid("batches are not served"), false))
+		return
+	}
+	parts, err := splitBatch(line, p.f.wireLimits())
+	if err != nil {
+		p.send(ctx, failed(nil, err, false))
+		return
+	}
+	if err := p.enter(ctx, len(line)); err != nil {
+		p.send(ctx, failed(nil, &wire.Error{Code: wire.CodeInternal, Message: err.Error()}, false))
+		return
+	}
+	go p.runBatch(ctx, p.exchange(), parts, len(line))
+}
+
+func (p *pipe) runBatch(ctx context.Context, x *exchange, parts [][]byte, n int) {
+	defer p.exit(n)
+	if all := x.each(ctx, parts, p.f.wireLimits()); all != nil {
+		p.send(ctx, reply{head: all})
+	}
+}

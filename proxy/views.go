@@ -1,0 +1,157 @@
+package proxy
+
+import (
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
+)
+
+// debounce collects changes before sessions hear of them.
+const debounce = 100 * time.Millisecond
+
+// A Snapshot is what a view offers at one moment. It is immutable.
+// *aggregate.Snapshot is one.
+type Snapshot interface {
+	Tool(name string) (aggregate.Route, bool)
+	Prompt(name string) (aggregate.Route, bool)
+	Resource(uri string) (aggregate.Route, bool)
+	Template(uri string) (aggregate.Route, bool)
+	Inner(kind aggregate.Kind, server, inner string) (aggregate.Route, bool)
+	Native(kind aggregate.Kind, server string) iter.Seq2[aggregate.Route, []byte]
+	Has(capability string) bool
+	Page(kind aggregate.Kind, after string) (items []byte, next string, ok bool)
+	Digest(kind aggregate.Kind) [32]byte
+	Instructions() string
+}
+
+// Views finds the view that an endpoint shows. Unknown and hidden are the same.
+type Views interface {
+	View(profile, server string) (*View, bool)
+}
+
+// A View is what one endpoint shows: a profile, or one server of it.
+type View struct {
+	// Key names the view: the profile, or profile/server.
+	Key, Profile, Server string
+
+	current atomic.Pointer[holder]
+
+	mu      sync.Mutex
+	subs    map[subscriber]struct{}
+	pending bool // a flush is due
+}
+
+type holder struct{ Snapshot }
+
+// A subscriber hears that its view may have changed.
+type subscriber interface{ changed(s Snapshot) }
+
+// nothing is what a view offers before its first update.
+var nothing = aggregate.Build(aggregate.View{}, nil)
+
+// snapshot returns what v offers now.
+func (v *View) snapshot() Snapshot {
+	if h := v.current.Load(); h != nil {
+		return h.Snapshot
+	}
+	return nothing
+}
+
+func (v *View) subscribe(s subscriber) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.subs == nil {
+		v.subs = map[subscriber]struct{}{}
+	}
+	v.subs[s] = struct{}{}
+}
+
+func (v *View) unsubscribe(s subscriber) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.subs, s)
+}
+
+// update swaps the snapshot and tells the subscribers a little later.
+func (v *View) update(s Snapshot) {
+	v.current.Store(&holder{s})
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.pending || len(v.subs) == 0 {
+		return
+	}
+	v.pending = true
+	time.AfterFunc(debounce, v.flush)
+}
+
+func (v *View) flush() {
+	v.mu.Lock()
+	v.pending = false
+	subs := make([]subscriber, 0, len(v.subs))
+	for s := range v.subs {
+		subs = append(subs, s)
+	}
+	v.mu.Unlock()
+	for _, s := range subs {
+		s.changed(v.snapshot())
+	}
+}
+
+// A Keeper holds the current snapshot of every view. The zero value is empty.
+type Keeper struct {
+	mu    sync.RWMutex
+	views map[viewID]*View
+}
+
+type viewID struct{ profile, server string }
+
+// Add makes the view of a profile, or of one server of it when server is not
+// empty, and returns it; a view that is there stays as it is.
+func (k *Keeper) Add(profile, server string) *View {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	id := viewID{profile, server}
+	if v := k.views[id]; v != nil {
+		return v
+	}
+	if k.views == nil {
+		k.views = map[viewID]*View{}
+	}
+	v := &View{Key: ViewKey(profile, server), Profile: profile, Server: server}
+	k.views[id] = v
+	return v
+}
+
+// Remove forgets a view. Its sessions keep what they have.
+func (k *Keeper) Remove(profile, server string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.views, viewID{profile, server})
+}
+
+// View returns the view of a profile, or of one server of it.
+func (k *Keeper) View(profile, server string) (*View, bool) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	v, ok := k.views[viewID{profile, server}]
+	return v, ok
+}
+
+// Update gives a view, made by Add, its next snapshot. Sessions whose last
+// known list differs from it are told after a short while.
+func (k *Keeper) Update(profile, server string, s Snapshot) {
+	if v, ok := k.View(profile, server); ok {
+		v.update(s)
+	}
+}
+
+// ViewKey names a view in logs, hooks and sealed cursors.
+func ViewKey(profile, server string) string {
+	if server == "" {
+		return profile
+	}
+	return profile + "/" + server
+}
