@@ -1,0 +1,309 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
+)
+
+// A decoder fills settings from nodes by their yaml tags, and reports every
+// fault instead of stopping at the first.
+type decoder struct {
+	// foreign takes unknown keys and a few ill-formed values for warnings.
+	foreign bool
+	// extra are further keys of the top level, for suggestions.
+	extra            []string
+	hints            int
+	faults, warnings []Fault
+}
+
+func (d *decoder) bad(at *node, path []string, msg string) {
+	d.faults = append(d.faults, at.file.fault(at, join(path...), msg))
+}
+
+func (d *decoder) warn(at *node, path []string, msg string) {
+	d.warnings = append(d.warnings, at.file.fault(at, join(path...), msg))
+}
+
+// a field is one key of a settings struct.
+type field struct {
+	key, option string
+	index       int
+}
+
+func fields(t reflect.Type) []field {
+	var out []field
+	for i := range t.NumField() {
+		tag := t.Field(i).Tag.Get("yaml")
+		if key, option, _ := strings.Cut(tag, ","); key != "" && key != "-" {
+			out = append(out, field{key: key, option: option, index: i})
+		}
+	}
+	return out
+}
+
+// into fills v, which must be settable. Nothing (null) leaves it at zero.
+func (d *decoder) into(n *node, at *node, v reflect.Value, option string, path []string) {
+	if n.kind == null && option != "args" {
+		return
+	}
+	if msg := d.fill(n, at, v, option, path); msg != "" {
+		d.bad(at, path, msg)
+	}
+}
+
+var (
+	durationType  = reflect.TypeFor[time.Duration]()
+	sslVerifyType = reflect.TypeFor[upstream.SSLVerify]()
+)
+
+// fill returns what is wrong with n itself; what is wrong inside is reported.
+func (d *decoder) fill(n, at *node, v reflect.Value, option string, path []string) string {
+	switch v.Type() {
+	case durationType:
+		dur, msg := duration(n)
+		v.SetInt(int64(dur))
+		return msg
+	case sslVerifyType:
+		ssl, msg := sslVerify(n)
+		v.Set(reflect.ValueOf(ssl))
+		return msg
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		p := reflect.New(v.Type().Elem())
+		msg := d.fill(n, at, p.Elem(), option, path)
+		if msg == "" {
+			v.Set(p)
+		}
+		return msg
+	case reflect.Bool:
+		b, msg := boolish(n)
+		v.SetBool(b)
+		return msg
+	case reflect.Int:
+		i, msg := integer(n)
+		v.SetInt(int64(i))
+		return msg
+	case reflect.String:
+		return scalarText(n, v.SetString)
+	case reflect.Slice:
+		items, msg := stringList(n, option)
+		if msg == "" {
+			v.Set(reflect.ValueOf(items))
+		}
+		return msg
+	case reflect.Map:
+		return d.mapInto(n, v, path)
+	case reflect.Struct:
+		return d.structInto(n, v, option, path)
+	}
+	panic("config: no decoder for " + v.Type().String()) // a settings struct of ours, met by every test
+}
+
+func (d *decoder) structInto(n *node, v reflect.Value, option string, path []string) string {
+	if option == "tools" {
+		n = asTools(n)
+	}
+	if n.kind != mapping {
+		return fmt.Sprintf("must be a mapping, not %s", n.kind)
+	}
+	known := fields(v.Type())
+	for i := range n.pairs {
+		p := &n.pairs[i]
+		here := extend(path, p.key)
+		f := find(known, p.key)
+		if f == nil {
+			d.unknown(p, path, names(known))
+			continue
+		}
+		if option == "tools" && p.val.kind == null && v.Field(f.index).Kind() == reflect.Slice {
+			d.bad(p.at, here, "has no value: write [] for nothing, or leave the key out for everything")
+			continue
+		}
+		if d.forgive(p, v.Field(f.index), here) {
+			continue
+		}
+		d.into(p.val, p.place(), v.Field(f.index), f.option, here)
+	}
+	return ""
+}
+
+func (d *decoder) unknown(p *pair, path []string, known []string) {
+	if len(path) == 0 {
+		known = append(known, d.extra...)
+	}
+	if d.hints++; d.hints > maxHints {
+		known = nil
+	}
+	msg := unknown(p.key, known)
+	if d.foreign {
+		d.warn(p.at, path, msg+", ignored")
+		return
+	}
+	d.bad(p.at, path, msg)
+}
+
+// forgiven are the keys of a server whose ill-formed values other programs pass
+// over; none of them guards anything.
+var forgiven = map[string]bool{
+	"idle_timeout_seconds": true, "max_lifetime_seconds": true, "lifecycle": true, "keepalive_interval": true,
+	"sampling": true, "elicitation": true,
+}
+
+// forgive takes a foreign file's ill-formed value for a warning, where the
+// program that owns the file does so too.
+func (d *decoder) forgive(p *pair, v reflect.Value, path []string) bool {
+	isBool := v.Kind() == reflect.Bool || v.Kind() == reflect.Pointer && v.Type().Elem().Kind() == reflect.Bool
+	if !d.foreign || p.val.kind == null || !isBool && (len(path) < 3 || !forgiven[path[2]]) {
+		return false
+	}
+	trial := reflect.New(v.Type()).Elem()
+	msg := d.fill(p.val, p.place(), trial, "", path)
+	if msg != "" {
+		d.warn(p.place(), path, msg+", ignored")
+		return true
+	}
+	v.Set(trial)
+	return true
+}
+
+func find(fs []field, key string) *field {
+	for i := range fs {
+		if fs[i].key == key {
+			return &fs[i]
+		}
+	}
+	return nil
+}
+
+func names(fs []field) []string {
+	out := make([]string, len(fs))
+	for i, f := range fs {
+		out[i] = f.key
+	}
+	return out
+}
+
+// extend never shares its backing array: paths outlive the loop.
+func extend(path []string, key string) []string {
+	return append(path[:len(path):len(path)], key)
+}
+
+// mapInto fills map[string]string and maps of structs.
+func (d *decoder) mapInto(n *node, v reflect.Value, path []string) string {
+	if n.kind != mapping {
+		return fmt.Sprintf("must be a mapping, not %s", n.kind)
+	}
+	m := reflect.MakeMap(v.Type())
+	for i := range n.pairs {
+		p := &n.pairs[i]
+		val := reflect.New(v.Type().Elem()).Elem()
+		here := extend(path, p.key)
+		if p.val.kind == null && val.Kind() == reflect.String {
+			d.bad(p.place(), here, `has no value, write "" for an empty one`)
+			continue
+		}
+		d.into(p.val, p.place(), val, "", here)
+		m.SetMapIndex(reflect.ValueOf(p.key), val)
+	}
+	v.Set(m)
+	return ""
+}
+
+func scalarText(n *node, set func(string)) string {
+	if n.kind == list || n.kind == mapping {
+		return fmt.Sprintf("must be a string, not %s", n.kind)
+	}
+	set(n.text)
+	return ""
+}
+
+// boolish reads a boolean, a number as its truth, and the usual words.
+func boolish(n *node) (value bool, fault string) {
+	const wrong = "must be true or false"
+	switch n.kind {
+	case boolean:
+		return strings.EqualFold(n.text, "true"), ""
+	case number:
+		f, err := strconv.ParseFloat(n.text, 64)
+		if err != nil {
+			return false, wrong
+		}
+		return f != 0, ""
+	case text:
+		if b, ok := parseBool(n.text); ok {
+			return b, ""
+		}
+		return false, wrong
+	}
+	return false, fmt.Sprintf("%s, not %s", wrong, n.kind)
+}
+
+func parseBool(s string) (value, ok bool) {
+	switch strings.ToLower(strings.TrimSpace(s)) {
+	case "true", "1", "yes", "on":
+		return true, true
+	case "false", "0", "no", "off":
+		return false, true
+	}
+	return false, false
+}
+
+func integer(n *node) (int, string) {
+	if n.kind != number {
+		return 0, fmt.Sprintf("must be a whole number, not %s", n.kind)
+	}
+	digits := strings.TrimLeft(n.text, "+-")
+	if len(digits) > 1 && digits[0] == '0' {
+		return 0, "must be a whole number without leading zeros"
+	}
+	i, err := strconv.Atoi(n.text)
+	if err != nil {
+		return 0, "must be a whole number of a sensible size"
+	}
+	return i, ""
+}
+
+// maxDuration is longer than anything here is worth waiting for.
+const maxDuration = 366 * 24 * time.Hour
+
+// duration reads a number of seconds or Go's syntax.
+func duration(n *node) (time.Duration, string) {
+	const wrong = `must be seconds or a duration such as "90s", "5m" or "1h30m"`
+	if n.kind != number && n.kind != text {
+		return 0, fmt.Sprintf("%s, not %s", wrong, n.kind)
+	}
+	s := strings.TrimSpace(n.text)
+	if f, err := strconv.ParseFloat(s, 64); err == nil {
+		if !(f >= -maxDuration.Seconds() && f <= maxDuration.Seconds()) {
+			return 0, "is out of range: at most 366 days"
+		}
+		return time.Duration(f * float64(time.Second)), ""
+	}
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		return 0, wrong
+	case d > maxDuration || d < -maxDuration:
+		return 0, "is out of range: at most 366 days"
+	}
+	return d, ""
+}
+
+func sslVerify(n *node) (upstream.SSLVerify, string) {
+	switch n.kind {
+	case boolean, text:
+		if b, msg := boolish(n); msg == "" {
+			return upstream.SSLVerify{Off: !b}, ""
+		}
+		if ca := strings.TrimSpace(n.text); ca != "" && n.kind == text {
+			return upstream.SSLVerify{CAFile: ca}, ""
+		}
+	}
+	return upstream.SSLVerify{}, "must be true, false or the path of a CA bundle"
+}

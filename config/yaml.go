@@ -1,0 +1,321 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/scanner"
+	"github.com/goccy/go-yaml/token"
+)
+
+// Bounds that keep the parser's own cost in check: it recurses once per key of a
+// mapping and once per level, and its work grows with the square of either.
+const (
+	maxYAMLBytes  = 2 << 20
+	maxTokens     = 400_000
+	maxKeys       = 12_000 // of one mapping
+	maxMerged     = 200_000
+	maxProperties = 8 // tags and anchors in a row
+)
+
+// readYAML reads one YAML document. An empty one is a nil node.
+func readYAML(f *file, data []byte) (n *node, faults []Fault) {
+	if len(data) > maxYAMLBytes {
+		return nil, []Fault{f.whole(fmt.Sprintf("larger than %d MiB, the limit of a YAML document", maxYAMLBytes>>20))}
+	}
+	defer func() {
+		if recover() != nil { // the parser is not ours, and what it reads may be anything
+			n, faults = nil, []Fault{f.whole("not valid YAML")}
+		}
+	}()
+	tokens, fault := scan(f, string(data))
+	if fault != nil {
+		return nil, []Fault{*fault}
+	}
+	doc, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		return nil, []Fault{yamlSyntax(f, err)}
+	}
+	return (&yamlReader{f: f, anchors: map[string]*node{}}).documents(doc)
+}
+
+func yamlSyntax(f *file, err error) Fault {
+	var se *yaml.SyntaxError
+	if !errors.As(err, &se) {
+		return f.whole("not valid YAML")
+	}
+	return f.fault(f.token(se.Token), "", "not valid YAML: "+plainer(se.Message))
+}
+
+// plainer says in our words what the parser says often.
+func plainer(msg string) string {
+	if strings.Contains(msg, "'\t'") {
+		return "a tab cannot indent, use spaces"
+	}
+	return strings.ReplaceAll(msg, "\n", " ")
+}
+
+// scan splits the text into tokens, and stops at the first broken limit.
+func scan(f *file, src string) (token.Tokens, *Fault) {
+	var s scanner.Scanner
+	var sh shape
+	var all token.Tokens
+	s.Init(src)
+	for {
+		some, err := s.Scan()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		for _, tk := range some {
+			if msg := sh.see(tk); msg != "" {
+				fault := f.fault(f.token(tk), "", msg)
+				return nil, &fault
+			}
+		}
+		all.Add(some...)
+		if err != nil {
+			return all, nil // the parser finds the invalid token and words the error
+		}
+	}
+}
+
+// shape follows the nesting of a document as its tokens pass.
+type shape struct {
+	tokens, flow, properties int
+	prev                     *token.Token
+	levels                   []level // of block collections, by column
+}
+
+type level struct{ column, keys int }
+
+// see returns the limit that the token breaks, if any.
+func (s *shape) see(tk *token.Token) string {
+	s.tokens++
+	switch tk.Type {
+	case token.MappingStartType, token.SequenceStartType:
+		s.flow++
+	case token.MappingEndType, token.SequenceEndType:
+		s.flow--
+	case token.TagType, token.AnchorType:
+		s.properties += 2
+	case token.SequenceEntryType, token.MappingKeyType:
+		s.enter(tk.Position.Column)
+	case token.MappingValueType:
+		if s.prev != nil {
+			s.enter(s.prev.Position.Column)
+		}
+	}
+	s.properties = max(0, s.properties-1)
+	s.prev = tk
+	switch {
+	case s.tokens > maxTokens:
+		return fmt.Sprintf("more than %d tokens, the limit of a YAML document", maxTokens)
+	case s.flow+len(s.levels) > 2*maxDepth:
+		return fmt.Sprintf("nested more than %d deep", maxDepth)
+	case len(s.levels) > 0 && s.levels[len(s.levels)-1].keys > maxKeys:
+		return fmt.Sprintf("more than %d keys in one mapping", maxKeys)
+	case s.properties > maxProperties:
+		return fmt.Sprintf("more than %d tags and anchors in a row", maxProperties)
+	}
+	return ""
+}
+
+// enter counts a key or item of the block collection at a column.
+func (s *shape) enter(column int) {
+	for n := len(s.levels); n > 0 && s.levels[n-1].column > column; n-- {
+		s.levels = s.levels[:n-1]
+	}
+	if n := len(s.levels); n > 0 && s.levels[n-1].column == column {
+		s.levels[n-1].keys++
+		return
+	}
+	s.levels = append(s.levels, level{column: column, keys: 1})
+}
+
+// yamlReader turns the parser's tree into nodes.
+type yamlReader struct {
+	f       *file
+	anchors map[string]*node
+	merged  int
+	faults  []Fault
+}
+
+func (r *yamlReader) bad(at *node, msg string) {
+	r.faults = append(r.faults, r.f.fault(at, "", msg))
+}
+
+func (r *yamlReader) documents(doc *ast.File) (*node, []Fault) {
+	var root *node
+	for _, d := range doc.Docs {
+		if d.Body == nil || d.Body.Type() == ast.DirectiveType || d.Body.Type() == ast.CommentType {
+			continue
+		}
+		if root != nil {
+			r.bad(r.f.token(d.Body.GetToken()), "a second document: a configuration is one document")
+			break
+		}
+		root = r.value(d.Body)
+	}
+	if root == nil {
+		return nil, r.faults
+	}
+	if msg := root.excess(); msg != "" {
+		return nil, append(r.faults, r.f.whole(msg))
+	}
+	return root, r.faults
+}
+
+func (r *yamlReader) value(n ast.Node) *node {
+	if n == nil {
+		return &node{file: r.f, size: 1, height: 1}
+	}
+	out := r.f.token(n.GetToken())
+	switch v := n.(type) {
+	case *ast.AnchorNode:
+		return r.anchor(v)
+	case *ast.AliasNode:
+		return r.alias(v)
+	case *ast.TagNode:
+		return r.tag(v)
+	case *ast.MappingNode:
+		out.kind = mapping
+		r.members(out, v.Values)
+	case *ast.MappingValueNode:
+		out.kind = mapping
+		r.members(out, []*ast.MappingValueNode{v})
+	case *ast.SequenceNode:
+		out.kind = list
+		for _, item := range v.Values {
+			out.items = append(out.items, r.value(item))
+		}
+	default:
+		scalar(out, n)
+	}
+	out.measure()
+	return out
+}
+
+func scalar(out *node, n ast.Node) {
+	switch v := n.(type) {
+	case *ast.StringNode:
+		out.kind, out.text = text, v.Value
+	case *ast.LiteralNode:
+		out.kind, out.text = text, v.Value.Value
+	case *ast.BoolNode:
+		out.kind, out.text = boolean, v.Token.Value
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		out.kind, out.text = number, n.GetToken().Value
+	}
+}
+
+func (r *yamlReader) anchor(v *ast.AnchorNode) *node {
+	out := r.value(v.Value)
+	r.anchors[v.Name.GetToken().Value] = out
+	return out
+}
+
+// alias shares the anchor's node: its size counts again, its memory does not.
+func (r *yamlReader) alias(v *ast.AliasNode) *node {
+	name := v.Value.GetToken().Value
+	if n := r.anchors[name]; n != nil {
+		return n
+	}
+	at := r.f.token(v.GetToken())
+	r.bad(at, fmt.Sprintf("alias *%.64s has no anchor before it", name))
+	at.measure()
+	return at
+}
+
+func (r *yamlReader) tag(v *ast.TagNode) *node {
+	out := r.value(v.Value)
+	switch v.Start.Value {
+	case "!!str":
+		c := *out
+		if c.kind == null {
+			c.text = ""
+		}
+		if c.kind != list && c.kind != mapping {
+			c.kind = text
+		}
+		return &c
+	case "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq":
+		return out
+	}
+	r.bad(r.f.token(v.Start), fmt.Sprintf("tag %.64q is not supported", v.Start.Value))
+	return out
+}
+
+func (r *yamlReader) members(out *node, values []*ast.MappingValueNode) {
+	seen := make(map[string]*node, len(values))
+	var merges []*node
+	for _, v := range values {
+		if v.Key.IsMergeKey() {
+			merges = append(merges, r.value(v.Value))
+			continue
+		}
+		key, at, ok := r.key(v.Key)
+		val := r.value(v.Value)
+		if !ok {
+			continue
+		}
+		if first := seen[key]; first != nil {
+			r.bad(at, duplicate(key, first))
+			continue
+		}
+		seen[key] = at
+		out.pairs = append(out.pairs, pair{key: key, at: at, val: val})
+	}
+	for _, m := range merges {
+		r.merge(out, seen, m)
+	}
+}
+
+// merge takes over the keys of m that out does not have; earlier ones win.
+func (r *yamlReader) merge(out *node, seen map[string]*node, m *node) {
+	if m.kind == list {
+		for _, item := range m.items {
+			if item.kind == list {
+				r.bad(item, "<< takes a mapping or a list of mappings")
+				continue
+			}
+			r.merge(out, seen, item)
+		}
+		return
+	}
+	if m.kind != mapping {
+		r.bad(m, "<< takes a mapping or a list of mappings")
+		return
+	}
+	before := r.merged
+	if r.merged += len(m.pairs); r.merged > maxMerged {
+		if before <= maxMerged {
+			r.bad(m, fmt.Sprintf("more than %d keys are merged with <<", maxMerged))
+		}
+		return
+	}
+	for _, p := range m.pairs {
+		if seen[p.key] == nil {
+			seen[p.key] = p.at
+			out.pairs = append(out.pairs, p)
+		}
+	}
+}
+
+// key reads a mapping's key, which must be a scalar.
+func (r *yamlReader) key(k ast.MapKeyNode) (string, *node, bool) {
+	var n ast.Node = k
+	if q, ok := k.(*ast.MappingKeyNode); ok {
+		n = q.Value
+	}
+	val := r.value(n)
+	if val.kind == list || val.kind == mapping || val.kind == null {
+		r.bad(r.f.token(k.GetToken()), fmt.Sprintf("a key must be a string, not %s", val.kind))
+		return "", nil, false
+	}
+	return val.text, r.f.token(k.GetToken()), true
+}
