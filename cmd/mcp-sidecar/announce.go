@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
+)
+
+// announce prints, for people, where the endpoint is, how clients reach it and
+// what was found. Health says "started" when it is done.
+func (r *running) announce(ctx context.Context, tokenPath string, s serveFlags) {
+	out := r.p.stderr
+	for i, addr := range r.cfg.Listen {
+		if strings.HasPrefix(addr, "unix:") {
+			fmt.Fprintf(out, "endpoint    %s  path /mcp\n", addr)
+			continue
+		}
+		r.clients(endpoint(r.addrs[i]), tokenPath)
+	}
+	r.settle(ctx, startupWait)
+	r.health.Started()
+	if ctx.Err() != nil {
+		return
+	}
+	for _, name := range r.set.Names() {
+		fmt.Fprintf(out, "server      %s: %s\n", name, r.describe(name))
+	}
+	snap, _ := r.views.of("")
+	var names []string
+	for route := range snap.Tools() {
+		names = append(names, route.Exposed)
+	}
+	fmt.Fprintf(out, "tools       %d: %s\n", len(names), abridge(names, 12))
+}
+
+// endpoint makes a URL that a local client can use of a listener's address.
+func endpoint(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		addr = net.JoinHostPort("127.0.0.1", port)
+	}
+	return "http://" + addr + "/mcp"
+}
+
+// clients prints what makes each client use the endpoint at.
+func (r *running) clients(at, tokenPath string) {
+	out := r.p.stderr
+	fmt.Fprintf(out, "endpoint    %s\n", at)
+	header, json, yaml := "", "", ""
+	if tokenPath != "" {
+		fmt.Fprintf(out, "token       %s\n", tokenPath)
+		header = fmt.Sprintf(` --header "Authorization: Bearer $(cat %s)"`, shellWord(tokenPath))
+		json = `,"headers":{"Authorization":"Bearer ${env:MCP_SIDECAR_TOKEN}"}`
+		yaml = `, headers: {Authorization: "Bearer ${MCP_SIDECAR_TOKEN}"}`
+	}
+	fmt.Fprintf(out, "claude      claude mcp add --transport http sidecar %s%s\n", at, header)
+	fmt.Fprintf(out, `cursor      {"mcpServers":{"sidecar":{"url":"%s"%s}}}`+"\n", at, json)
+	fmt.Fprintf(out, `vscode      {"servers":{"sidecar":{"type":"http","url":"%s"%s}}}`+"\n", at, json)
+	for _, name := range r.set.Names() {
+		fmt.Fprintf(out, "hermes      mcp_servers: {%s: {url: %q%s}}\n", name, at+"/"+url.PathEscape(name), yaml)
+	}
+	if tokenPath != "" {
+		fmt.Fprintf(out, "            with MCP_SIDECAR_TOKEN=$(cat %s) in the client's environment\n", shellWord(tokenPath))
+	}
+}
+
+func (r *running) describe(name string) string {
+	st, _ := r.set.Status(name)
+	switch st.State {
+	case upstream.Ready, upstream.Degraded:
+		return fmt.Sprintf("%s, %d tool(s), MCP %s", st.State, st.Tools, st.Info.Version)
+	}
+	if st.Err != nil {
+		return fmt.Sprintf("%s: %v", st.State, st.Err)
+	}
+	return string(st.State)
+}
+
+// abridge joins at most n names.
+func abridge(names []string, n int) string {
+	if len(names) <= n {
+		return strings.Join(names, " ")
+	}
+	return strings.Join(names[:n], " ") + fmt.Sprintf(" and %d more", len(names)-n)
+}
+
+// shellWord quotes s for a POSIX shell where it must.
+func shellWord(s string) string {
+	plain := func(c rune) bool {
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("/._-+:@%", c)
+	}
+	if s != "" && strings.IndexFunc(s, func(c rune) bool { return !plain(c) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mcp-sidecar/mcp-sidecar/admin"
+	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
+	"github.com/mcp-sidecar/mcp-sidecar/auth"
+	"github.com/mcp-sidecar/mcp-sidecar/config"
+	"github.com/mcp-sidecar/mcp-sidecar/demo"
+	"github.com/mcp-sidecar/mcp-sidecar/policy"
+	"github.com/mcp-sidecar/mcp-sidecar/proxy"
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
+)
+
+// An app is the sidecar put together from a configuration: serve, tools and
+// call all work through one.
+type app struct {
+	cfg     *config.Config
+	log     *slog.Logger
+	set     *upstream.Set
+	views   *views
+	callers *auth.Callers
+	front   *proxy.Front
+	health  *admin.Health
+}
+
+// assemble builds an app; nothing starts yet.
+func (p *program) assemble(cfg *config.Config) (*app, error) {
+	a := &app{cfg: cfg, log: newLogger(p.stderr, cfg.Log), callers: new(auth.Callers), health: new(admin.Health)}
+	v, err := newViews(cfg, a.log)
+	if err != nil {
+		return nil, err
+	}
+	v.beat = a.health.Beat
+	opt := upstream.Options{
+		Log: a.log, ClientName: "mcp-sidecar", ClientVersion: version,
+		Vars: cfg.Vars, Environ: p.env,
+		Builtins: map[string]upstream.Builtin{"demo": demo.Builtin},
+		OnChange: v.changed,
+	}
+	if exe, err := os.Executable(); err == nil {
+		opt.GuardCommand = []string{exe, "guard"}
+	}
+	if a.set, err = upstream.NewSet(cfg.Upstreams(), opt); err != nil {
+		return nil, err
+	}
+	v.set, a.views = a.set, v
+	a.front = a.newFront()
+	return a, nil
+}
+
+func (a *app) newFront() *proxy.Front {
+	serial := map[string]bool{}
+	for i := range a.cfg.Servers {
+		s := &a.cfg.Servers[i]
+		serial[s.Name] = !s.Settings.SupportsParallelToolCalls
+		a.views.keeper.Add(defaultProfile, s.Name)
+	}
+	a.views.keeper.Add(defaultProfile, "")
+	opt := proxy.Options{
+		Views: a.views.keeper, Upstreams: a.set, Callers: a.callers, Limits: a.cfg.Limits,
+		Version: version, ListWait: a.listWait, Log: a.log,
+		Serial: func(server string) bool { return serial[server] },
+	}
+	opt.Cleaner = a.views.cleaner
+	return proxy.New(opt)
+}
+
+// listWait holds a list for the servers that are in their very first connect.
+func (a *app) listWait(ctx context.Context, view string) {
+	names := a.set.Names()
+	if server, ok := strings.CutPrefix(view, proxy.ViewKey(defaultProfile, "")+"/"); ok {
+		names = []string{server}
+	}
+	names = slices.DeleteFunc(names, func(n string) bool { return a.set.Listing(n) != nil })
+	a.set.AwaitFirst(ctx, a.cfg.ListWait, names...)
+	a.views.rebuild()
+}
+
+// run keeps the servers, views and sessions until ctx ends and all are closed.
+func (a *app) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return a.set.Run(ctx) })
+	g.Go(func() error { return a.views.run(ctx) })
+	g.Go(func() error { return a.front.Run(ctx) })
+	return g.Wait()
+}
+
+// handler is what agents reach: Host and Origin first, then the front.
+func (a *app) handler(listens []string) http.Handler {
+	g := &auth.Guard{Hosts: a.cfg.Auth.AllowedHosts, Origins: a.cfg.Auth.AllowedOrigins, Listen: listens}
+	return g.Wrap(a.front)
+}
+
+// newViews compiles what of the configuration shapes lists.
+func newViews(cfg *config.Config, log *slog.Logger) (*views, error) {
+	v := &views{
+		keeper: new(proxy.Keeper), policies: map[string]serverPolicy{},
+		cleaner: &policy.Cleaner{Off: !cfg.Cleaning}, log: log,
+		snaps: map[string]*aggregate.Snapshot{}, dirty: map[string]bool{}, kick: make(chan struct{}, 1), faults: map[string]bool{},
+		pageBytes: cfg.Limits.PageBytes, utilities: true,
+	}
+	p := cfg.Profile()
+	v.prefer = p.Prefer
+	if p.UtilityTools != nil {
+		v.utilities = *p.UtilityTools
+	}
+	for i := range cfg.Servers {
+		s := &cfg.Servers[i]
+		sp, err := compilePolicy(cfg, p, &s.Settings)
+		if err != nil {
+			return nil, fmt.Errorf("mcp_servers.%s: %w", s.Name, err)
+		}
+		v.policies[s.Name] = sp
+		v.dirty[s.Name] = true
+	}
+	v.kick <- struct{}{}
+	return v, nil
+}
+
+func compilePolicy(cfg *config.Config, p proxy.Profile, s *upstream.Settings) (sp serverPolicy, err error) {
+	sp.readOnly = s.Trust != "" && s.Trust != "full"
+	sp.hide = s.OnDown == "hide"
+	if sp.filter, err = s.Tools.Compile(); err != nil {
+		return sp, fmt.Errorf("tools: %w", err)
+	}
+	template, limit := cfg.Naming, cfg.MaxNameLength
+	if p.Naming != "" {
+		template = p.Naming
+	}
+	if s.Naming != "" {
+		template = s.Naming
+	}
+	if p.MaxNameLength != 0 {
+		limit = p.MaxNameLength
+	}
+	if sp.namer, err = policy.CompileNaming(template, limit, p.Reserve); err != nil {
+		return sp, fmt.Errorf("naming: %w", err)
+	}
+	return sp, nil
+}
+
+func newLogger(w io.Writer, l config.Log) *slog.Logger {
+	opt := &slog.HandlerOptions{Level: l.SlogLevel()}
+	if l.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, opt))
+	}
+	return slog.New(slog.NewTextHandler(w, opt))
+}
+
+// settle waits until every server's first attempt ended, at most d.
+func (a *app) settle(ctx context.Context, d time.Duration) {
+	a.set.AwaitFirst(ctx, d, a.set.Names()...)
+	a.views.rebuild()
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-sidecar/mcp-sidecar/wire"
+)
+
+func (p *program) callCmd() *cobra.Command {
+	var f configFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "call TOOL [JSON]",
+		Short: "Call one tool, as an agent would",
+		Long: `call starts the configured servers, calls one tool under the name that an agent
+sees, prints its text, and stops them again. JSON is the object of arguments;
+"-" reads it from standard input.
+
+  mcp-sidecar call mcp_filesystem_read_text_file '{"path":"/tmp/a.txt"}'
+
+With --json the whole result is printed. Exit code 3 says that the tool itself
+reported an error.`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			arguments, err := p.arguments(args[1:])
+			if err != nil {
+				return usage(err)
+			}
+			cfg, err := p.load(cmd, &f, nil)
+			if err != nil {
+				return err
+			}
+			return p.probe(cmd.Context(), cfg, func(ctx context.Context, a *app) error {
+				return p.call(ctx, a, args[0], arguments, asJSON)
+			})
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the whole result as JSON")
+	return cmd
+}
+
+// maxArguments bounds what call reads from standard input.
+const maxArguments = 16 << 20
+
+func (p *program) arguments(args []string) ([]byte, error) {
+	raw := []byte("{}")
+	if len(args) == 1 {
+		raw = []byte(args[0])
+	}
+	if string(raw) == "-" {
+		var err error
+		if raw, err = io.ReadAll(io.LimitReader(p.stdin, maxArguments+1)); err != nil {
+			return nil, err
+		}
+	}
+	if len(raw) > maxArguments {
+		return nil, fmt.Errorf("arguments: more than %d bytes", maxArguments)
+	}
+	if !json.Valid(raw) || wire.Kindof(bytes.TrimSpace(raw)) != '{' {
+		return nil, errors.New("arguments: want one JSON object, such as {\"path\":\"/tmp\"}")
+	}
+	// One line: the request travels over a line protocol.
+	var line bytes.Buffer
+	err := json.Compact(&line, raw)
+	return line.Bytes(), err
+}
+
+// call sends one request through the same front that agents reach.
+func (p *program) call(ctx context.Context, a *app, tool string, arguments []byte, asJSON bool) error {
+	params := wire.AppendQuote([]byte(`{"name":`), tool)
+	params = append(append(append(params, `,"arguments":`...), arguments...), '}')
+	answer, err := ask(ctx, a, "tools/call", params)
+	if err != nil {
+		return err
+	}
+	if answer.Err != nil {
+		return fmt.Errorf("call %s: %s", tool, wireErrorText(answer.Err))
+	}
+	isError, _ := wire.Get(answer.Result, "isError")
+	if asJSON {
+		fmt.Fprintf(p.stdout, "%s\n", answer.Result)
+	} else {
+		p.printContent(answer.Result)
+	}
+	if string(isError) == "true" {
+		return &codeError{exitTool, nil}
+	}
+	return nil
+}
+
+// ask opens a session on the front's stdio side and returns the answer to one
+// request.
+func ask(ctx context.Context, a *app, method string, params []byte) (wire.Message, error) {
+	var in, out bytes.Buffer
+	in.WriteString(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"mcp-sidecar","version":"` + version + `"}}}` + "\n")
+	in.WriteString(`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n")
+	in.Write(append(wire.AppendRequest(nil, []byte("1"), method, params), '\n'))
+	if err := a.front.ServeStdio(ctx, &in, &out); err != nil {
+		return wire.Message{}, err
+	}
+	for line := range bytes.Lines(out.Bytes()) {
+		m, err := wire.ParseServer(line, wire.Limits{})
+		if err == nil && m.Kind() == wire.Response && string(m.ID) == "1" {
+			return m, nil
+		}
+	}
+	if ctx.Err() != nil {
+		return wire.Message{}, ctx.Err()
+	}
+	return wire.Message{}, errors.New("no answer")
+}
+
+// printContent prints text blocks as they are and names the others.
+func (p *program) printContent(result []byte) {
+	content, _ := wire.Get(result, "content")
+	n := 0
+	wire.Elements(content, func(block []byte) bool {
+		n++
+		kind, _ := wire.Get(block, "type")
+		raw, _ := wire.Get(block, "text")
+		if text, ok := wire.Unquote(raw); ok && string(kind) == `"text"` {
+			fmt.Fprintln(p.stdout, strings.TrimSuffix(text, "\n"))
+		} else {
+			fmt.Fprintf(p.stdout, "[%s block, %d bytes; --json shows it]\n", kind, len(block))
+		}
+		return true
+	})
+	if n > 0 {
+		return
+	}
+	if s, ok := wire.Get(result, "structuredContent"); ok {
+		fmt.Fprintf(p.stdout, "%s\n", s)
+	}
+}
+
+func wireErrorText(object []byte) string {
+	raw, _ := wire.Get(object, "message")
+	text, _ := wire.Unquote(raw)
+	code, _ := wire.Get(object, "code")
+	return fmt.Sprintf("%s (code %s)", text, code)
+}

@@ -1,0 +1,89 @@
+// Command mcp-sidecar stands beside an agent, ends its single MCP connection
+// and fans its calls out to many MCP servers.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/mcp-sidecar/mcp-sidecar/config"
+)
+
+// version is set at link time; see the Makefile.
+var version = "0.1.0-dev"
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // the work could not be done
+	exitUsage  = 2 // wrong flags, or a configuration with faults
+	exitTool   = 3 // call: the tool ran and reported an error
+	exitPartly = 4 // tools: the list is there, but some server is not
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	p := &program{args: os.Args[1:], env: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	code := p.run(ctx)
+	stop()
+	os.Exit(code)
+}
+
+// A program is one run of the command with all that it touches.
+type program struct {
+	args           []string
+	env            []string
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+// A codeError ends the program with a code of its own.
+type codeError struct {
+	code int
+	err  error // nil: everything was said already
+}
+
+func (e *codeError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *codeError) Unwrap() error { return e.err }
+
+// A hinted error is followed by the command that mends it.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h *hinted) Unwrap() error { return h.error }
+
+func (p *program) run(ctx context.Context) int {
+	root := p.root()
+	root.SetArgs(p.args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code, said := exitFailed, false
+	if ce := (*codeError)(nil); errors.As(err, &ce) {
+		code, said = ce.code, ce.err == nil
+	}
+	if faults := (*config.Faults)(nil); errors.As(err, &faults) {
+		code = exitUsage
+	}
+	if !said {
+		fmt.Fprintf(p.stderr, "mcp-sidecar: %v\n", err)
+	}
+	if h := (*hinted)(nil); errors.As(err, &h) {
+		fmt.Fprintf(p.stderr, "hint: %s\n", h.hint)
+	}
+	return code
+}

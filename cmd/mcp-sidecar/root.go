@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+const rootLong = `mcp-sidecar stands beside an agent. The agent connects to one MCP endpoint; the
+sidecar fans its calls out to many MCP servers, local (stdio) and remote (HTTP),
+prefixes their names, filters and cleans what they say.
+
+  mcp-sidecar serve --demo             try it, with no configuration at all
+  mcp-sidecar serve                    serve ./mcp-sidecar.yaml
+  mcp-sidecar serve -- npx -y PACKAGE  one stdio server over HTTP
+  mcp-sidecar check                    is the configuration right, and what is in force
+  mcp-sidecar tools                    what an agent would see
+  mcp-sidecar call TOOL '{"k":"v"}'    call one tool
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 the called tool
+reported an error, 4 the list is there but some server is not.`
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "mcp-sidecar",
+		Short:         "One MCP endpoint over many MCP servers",
+		Long:          rootLong,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(p.stdin)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w\nhint: %s --help", err, cmd.CommandPath()))
+	})
+	root.AddCommand(p.serveCmd(), p.checkCmd(), p.toolsCmd(), p.callCmd(), p.versionCmd(), p.demoServerCmd(), p.guardCmd())
+	return root
+}
+
+func usage(err error) error { return &codeError{exitUsage, err} }
+
+// exactArgs is cobra.ExactArgs with an error that shows the usage line.
+func exactArgs(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usage(fmt.Errorf("want %d argument(s), got %d\nusage: %s", n, len(args), cmd.UseLine()))
+		}
+		return nil
+	}
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-sidecar/mcp-sidecar/auth"
+	"github.com/mcp-sidecar/mcp-sidecar/config"
+	"github.com/mcp-sidecar/mcp-sidecar/proxy"
+)
+
+// Bounds of start and stop.
+const (
+	startupWait = 10 * time.Second // /startupz waits no longer for servers
+	drainWait   = 25 * time.Second // calls in flight may take so long to end
+	backWait    = 15 * time.Second // children and connections, after that
+)
+
+const serveLong = `serve ends the agent's MCP connection and fans it out to the configured servers.
+
+  mcp-sidecar serve                          ./mcp-sidecar.yaml, else the user's own
+  mcp-sidecar serve --config a.yaml --config ~/.hermes/config.yaml
+  mcp-sidecar serve --demo                   two demo servers, no file needed
+  mcp-sidecar serve --stdio                  speak MCP on standard input and output
+  mcp-sidecar serve -- npx -y @modelcontextprotocol/server-everything
+                                             one stdio server, no file needed
+
+Over TCP callers need the bearer token that the first start makes and prints the
+path of. Each server is also reachable alone at /mcp/<server>, under its own
+names. Signals: the first INT or TERM drains, the second one stops at once.`
+
+// serveFlags are those of serve that the configuration does not know.
+type serveFlags struct {
+	demo, stdio bool
+	listen      bool // --listen or its variable was given
+}
+
+func (p *program) serveCmd() *cobra.Command {
+	var f configFlags
+	var s serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve [flags] [-- COMMAND ARGS...]",
+		Short: "Serve the configured servers as one MCP endpoint",
+		Long:  serveLong,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
+				return usage(fmt.Errorf("serve takes no arguments but a command behind --: got %q", args[0]))
+			}
+			if (s.demo || len(args) > 0) && len(f.files) > 0 || s.demo && len(args) > 0 {
+				return usage(errors.New("--config, --demo and -- COMMAND exclude each other"))
+			}
+			cfg, err := p.load(cmd, &f, given(s.demo, args))
+			if err != nil {
+				return err
+			}
+			s.listen = len(f.process.Listen) > 0 || lookup(p.env, config.EnvPrefix+"LISTEN") != ""
+			return p.serve(cmd.Context(), cfg, s)
+		},
+	}
+	f.add(cmd)
+	f.addServe(cmd)
+	cmd.Flags().BoolVar(&s.demo, "demo", false, "serve two demo servers instead of a configuration")
+	cmd.Flags().BoolVar(&s.stdio, "stdio", false, "speak MCP on standard input and output; listens only if --listen is given")
+	return cmd
+}
+
+// A running is a sidecar with everything that it started.
+type running struct {
+	*app
+	p       *program
+	servers []*http.Server
+	addrs   []string
+	back    chan error // the servers, views and sessions ended
+	failed  chan error // a listener ended by itself
+}
+
+func (p *program) serve(ctx context.Context, cfg *config.Config, s serveFlags) error {
+	a, err := p.assemble(cfg)
+	if err != nil {
+		return err
+	}
+	p.warn(cfg)
+	r := &running{app: a, p: p, back: make(chan error, 1), failed: make(chan error, 8)}
+	if s.stdio && !s.listen {
+		cfg.Listen = nil
+	}
+	tokenPath, err := r.guardListeners()
+	if err != nil {
+		return err
+	}
+	if err := r.bind(); err != nil {
+		return err
+	}
+	// The servers outlive the front by the drain, so they have a context of
+	// their own.
+	backCtx, stopBack := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopBack()
+	go func() { r.back <- a.run(backCtx) }()
+	go r.announce(ctx, tokenPath, s)
+	err = r.wait(ctx, s)
+	return errors.Join(err, r.stop(stopBack))
+}
+
+// guardListeners loads the token that TCP listeners demand.
+func (r *running) guardListeners() (path string, err error) {
+	tcp := false
+	for _, addr := range r.cfg.Listen {
+		tcp = tcp || !strings.HasPrefix(addr, "unix:")
+	}
+	if !tcp {
+		return "", nil
+	}
+	if r.cfg.InsecureNoAuth {
+		r.log.Warn("anyone who reaches the listener may call every tool: --insecure-no-auth")
+		r.callers.Open = true
+		return "", nil
+	}
+	path = r.cfg.Auth.TokenFile
+	if path == "" {
+		path, _, _, err = auth.LoadOrCreateToken(r.cfg.StateDir)
+		if err != nil {
+			return "", &hinted{err, "give a token file with --token-file, a writable --state-dir, or --insecure-no-auth"}
+		}
+	}
+	tokens, warning, err := auth.ReadTokens(path)
+	if err != nil {
+		return "", err
+	}
+	if warning != "" {
+		r.log.Warn(warning)
+	}
+	r.callers.Accept(tokens)
+	return path, nil
+}
+
+// bind opens every listener before anything is started, so that a taken port
+// starts nothing.
+func (r *running) bind() error {
+	var front []net.Listener
+	for _, addr := range r.cfg.Listen {
+		l, err := listen(addr)
+		if err != nil {
+			return errors.Join(err, closeAll(front))
+		}
+		front = append(front, l)
+		r.addrs = append(r.addrs, l.Addr().String())
+	}
+	if r.cfg.OpsListen != "" {
+		l, err := listen(r.cfg.OpsListen)
+		if err != nil {
+			return errors.Join(err, closeAll(front))
+		}
+		r.start(r.health.Server(), l)
+	}
+	h := r.handler(r.cfg.Listen)
+	for _, l := range front {
+		r.start(proxy.Server(h), proxy.LimitListener(l, r.cfg.Limits))
+	}
+	return nil
+}
+
+func closeAll(ls []net.Listener) (err error) {
+	for _, l := range ls {
+		err = errors.Join(err, l.Close())
+	}
+	return err
+}
+
+func (r *running) start(s *http.Server, l net.Listener) {
+	r.servers = append(r.servers, s)
+	go r.accept(s, l)
+}
+
+func (r *running) accept(s *http.Server, l net.Listener) {
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		r.failed <- fmt.Errorf("listener %s: %w", l.Addr(), err)
+	}
+}
+
+// wait returns when it is time to stop: by a signal, the end of standard
+// input, or a listener that failed.
+func (r *running) wait(ctx context.Context, s serveFlags) error {
+	stdio := make(chan error, 1)
+	if s.stdio {
+		go func() { stdio <- r.front.ServeStdio(ctx, r.p.stdin, r.p.stdout) }()
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-stdio:
+		return err
+	case err := <-r.failed:
+		return err
+	case err := <-r.back:
+		r.back <- nil
+		return err
+	}
+}
+
+// stop drains the front, then ends the servers. A second signal cuts it short.
+func (r *running) stop(stopBack context.CancelFunc) error {
+	r.health.Draining()
+	r.front.Drain()
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(again)
+	ctx, cancel := context.WithTimeout(context.Background(), drainWait)
+	defer cancel()
+	go cancelOn(ctx, again, cancel)
+	for _, s := range r.servers {
+		if err := s.Shutdown(ctx); err != nil {
+			r.log.Warn("calls were still in flight at the end of the drain", "err", err)
+			s.Close()
+		}
+	}
+	stopBack()
+	select {
+	case err := <-r.back:
+		return err
+	case <-time.After(backWait):
+		return errors.New("some servers did not end in time")
+	}
+}
+
+func cancelOn(ctx context.Context, sig <-chan os.Signal, cancel context.CancelFunc) {
+	select {
+	case <-sig:
+		cancel()
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
+	"github.com/mcp-sidecar/mcp-sidecar/config"
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
+)
+
+// probeWait bounds how long tools and call wait for servers.
+const probeWait = 60 * time.Second
+
+func (p *program) toolsCmd() *cobra.Command {
+	var f configFlags
+	var asJSON bool
+	var view string
+	cmd := &cobra.Command{
+		Use:   "tools",
+		Short: "List what an agent would see",
+		Long: `tools starts the configured servers, lists the tools under the names that an agent
+would see, and stops them again. What is withheld, and servers that fail, are
+named on standard error.
+
+  mcp-sidecar tools --config mcp-sidecar.yaml
+  mcp-sidecar tools --server github --json
+
+With --json every tool is the definition that an agent gets. Exit code 4 says
+that some server did not answer.`,
+		Args: exactArgs(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := p.load(cmd, &f, nil)
+			if err != nil {
+				return err
+			}
+			return p.probe(cmd.Context(), cfg, func(_ context.Context, a *app) error {
+				return p.tools(a, view, asJSON)
+			})
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array of tool definitions")
+	cmd.Flags().StringVar(&view, "server", "", "show the endpoint /mcp/SERVER instead of the one over all servers")
+	return cmd
+}
+
+// probe runs the sidecar without a listener around f.
+func (p *program) probe(ctx context.Context, cfg *config.Config, f func(context.Context, *app) error) error {
+	if cfg.Log.Level == "" || cfg.Log.Level == "info" {
+		cfg.Log.Level = "warn" // the result is what people ask for
+	}
+	a, err := p.assemble(cfg)
+	if err != nil {
+		return err
+	}
+	p.warn(cfg)
+	back, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- a.run(back) }()
+	a.settle(ctx, probeWait)
+	err = f(ctx, a)
+	stop()
+	return errors.Join(err, <-done)
+}
+
+func (p *program) tools(a *app, server string, asJSON bool) error {
+	snap, ok := a.views.of(server)
+	if !ok {
+		return usage(fmt.Errorf("no server %q, there are: %s", server, strings.Join(a.set.Names(), ", ")))
+	}
+	if asJSON {
+		if err := p.printJSON(snap); err != nil {
+			return err
+		}
+	} else {
+		w := tabwriter.NewWriter(p.stdout, 0, 4, 2, ' ', 0)
+		for route, text := range snap.Tools() {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", route.Exposed, route.Server, firstLine(text))
+		}
+		w.Flush()
+	}
+	for _, f := range snap.Faults() {
+		if f.Level > aggregate.Info {
+			fmt.Fprintf(p.stderr, "%s: %s\n", f.Level, f)
+		}
+	}
+	return p.absent(a, server)
+}
+
+// absent names the servers that are not there.
+func (p *program) absent(a *app, only string) error {
+	bad := false
+	for _, name := range a.set.Names() {
+		st, _ := a.set.Status(name)
+		if only != "" && name != only || st.State == upstream.Disabled || a.set.Listing(name) != nil {
+			continue
+		}
+		bad = true
+		fmt.Fprintf(p.stderr, "server %s is %s: %v\n", name, st.State, st.Err)
+	}
+	if bad {
+		return &codeError{exitPartly, nil}
+	}
+	return nil
+}
+
+// printJSON prints every page as one array, each definition as it is served.
+func (p *program) printJSON(snap *aggregate.Snapshot) error {
+	out := []byte{'['}
+	for after := ""; ; {
+		items, next, ok := snap.Page(aggregate.Tools, after)
+		if !ok {
+			return errors.New("the list changed while it was printed")
+		}
+		if len(out) > 1 && len(items) > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, items...)
+		if next == "" {
+			break
+		}
+		after = next
+	}
+	out = append(out, ']')
+	var tools []json.RawMessage
+	if err := json.Unmarshal(out, &tools); err != nil {
+		return err
+	}
+	enc := json.NewEncoder(p.stdout)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(tools)
+}
+
+// firstLine returns the first line of a description, cut for a table.
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	if r := []rune(s); len(r) > 80 {
+		return string(r[:79]) + "…"
+	}
+	return s
+}

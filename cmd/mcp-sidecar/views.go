@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
+	"github.com/mcp-sidecar/mcp-sidecar/policy"
+	"github.com/mcp-sidecar/mcp-sidecar/proxy"
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
+)
+
+const defaultProfile = "default"
+
+// A serverPolicy is what of a server's settings shapes its listing.
+type serverPolicy struct {
+	filter   *policy.Filter
+	namer    *policy.Namer
+	readOnly bool
+	hide     bool // on_down: hide
+}
+
+// views turns what servers list into what each view shows: the default
+// profile's over all servers, and one of each server alone.
+type views struct {
+	set       *upstream.Set
+	keeper    *proxy.Keeper
+	fragments aggregate.Fragments
+	policies  map[string]serverPolicy
+	cleaner   *policy.Cleaner
+	utilities bool
+	prefer    []string
+	pageBytes int
+	log       *slog.Logger
+	beat      func(time.Time)
+
+	building sync.Mutex // one rebuild at a time
+
+	mu     sync.Mutex
+	snaps  map[string]*aggregate.Snapshot // by server; "" is the view over all
+	dirty  map[string]bool
+	kick   chan struct{}
+	faults map[string]bool // already logged
+}
+
+// changed notes that a server's state or listing changed. It never blocks.
+func (v *views) changed(server string) {
+	v.mu.Lock()
+	v.dirty[server] = true
+	v.mu.Unlock()
+	select {
+	case v.kick <- struct{}{}:
+	default:
+	}
+}
+
+// run rebuilds views as servers change, until ctx ends.
+func (v *views) run(ctx context.Context) error {
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	for {
+		v.beat(time.Now())
+		select {
+		case <-v.kick:
+			v.rebuild()
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (v *views) take() map[string]bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	d := v.dirty
+	v.dirty = map[string]bool{}
+	return d
+}
+
+// rebuild makes the views of the changed servers, and the one over all. When it
+// returns, every change noted before the call is in them.
+func (v *views) rebuild() {
+	v.building.Lock()
+	defer v.building.Unlock()
+	dirty := v.take()
+	if _, built := v.of(""); built && len(dirty) == 0 {
+		return
+	}
+	names := v.set.Names()
+	for _, name := range names {
+		if dirty[name] {
+			v.publish(name, aggregate.View{OwnNames: true, Sources: v.sources(name)})
+		}
+	}
+	v.publish("", aggregate.View{Sources: v.sources(names...), Utilities: v.utilities, Prefer: v.prefer})
+}
+
+func (v *views) publish(server string, view aggregate.View) {
+	view.Name = proxy.ViewKey(defaultProfile, server)
+	view.Cleaner, view.PageBytes = v.cleaner, v.pageBytes
+	snap := aggregate.Build(view, &v.fragments)
+	v.keeper.Update(defaultProfile, server, snap)
+	v.mu.Lock()
+	v.snaps[server] = snap
+	v.mu.Unlock()
+	if server == "" {
+		v.report(snap.Faults())
+	}
+}
+
+// of returns the newest snapshot of one server's view, or of the view over all
+// when server is empty.
+func (v *views) of(server string) (*aggregate.Snapshot, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s, ok := v.snaps[server]
+	return s, ok
+}
+
+// report logs each fault once.
+func (v *views) report(faults []aggregate.Fault) {
+	now := make(map[string]bool, len(faults))
+	for _, f := range faults {
+		text := f.String()
+		now[text] = true
+		if !v.faults[text] {
+			v.log.Warn("not shown as the server lists it", "server", f.Server, "err", text)
+		}
+	}
+	v.faults = now
+}
+
+// sources collects the servers of a view in configuration order.
+func (v *views) sources(names ...string) []aggregate.Source {
+	out := make([]aggregate.Source, 0, len(names))
+	for _, name := range names {
+		p := v.policies[name]
+		src := aggregate.Source{Server: name, Filter: p.filter, Namer: p.namer, ReadOnlyOnly: p.readOnly}
+		if st, _ := v.set.Status(name); !p.hide || st.State == upstream.Ready || st.State == upstream.Degraded {
+			src.Listing = v.set.Listing(name)
+		}
+		out = append(out, src)
+	}
+	return out
+}
