@@ -114,23 +114,40 @@ func TestLimits(t *testing.T) {
 // A flooding server loses its own surplus; a small one loses nothing, wherever
 // it stands in the configuration.
 func TestFloodIsCutForTheFlooderOnly(t *testing.T) {
-	flood := make([]json.RawMessage, maxEntries+10)
-	for i := range flood {
-		flood[i] = json.RawMessage(fmt.Sprintf(`{"name":"t%d","inputSchema":{"type":"object"}}`, i))
+	big, small := source(t, "big"), source(t, "small", many(100)...)
+	for range maxEntries + 10 {
+		big.Listing.Tools = append(big.Listing.Tools, json.RawMessage(`{"name":"x","inputSchema":{"type":"object"}}`))
 	}
-	big := source(t, "big")
-	big.Listing.Tools = flood
-	small := source(t, "small", many(100)...)
 	s := Build(View{Sources: []Source{big, small}}, nil)
-	if got := s.Count(Tools); got != maxEntries {
-		t.Errorf("got %d tools, want %d", got, maxEntries)
-	}
-	if _, ok := s.Tool("mcp_small_tool_00099"); !ok {
-		t.Error("the small server lost a tool")
+	if got := s.Count(Tools); got != 101 {
+		t.Errorf("got %d tools, want 101", got)
 	}
 	want := "big: 50010 tools are over the limit of 50000 for all servers; 110 were left out"
 	if f := s.Faults(); len(f) != 1 || f[0].String() != want {
 		t.Errorf("got %v, want %q", f, want)
+	}
+}
+
+func TestShare(t *testing.T) {
+	for _, tt := range []struct {
+		sizes []int
+		want  int
+	}{
+		{nil, maxEntries},
+		{[]int{3, maxEntries - 3}, maxEntries},
+		{[]int{maxEntries + 1}, maxEntries},
+		{[]int{100, maxEntries + 10}, maxEntries - 100},
+		{[]int{maxEntries, 100, maxEntries}, (maxEntries - 100) / 2},
+		{[]int{maxEntries, maxEntries, maxEntries, maxEntries}, maxEntries / 4},
+	} {
+		var v View
+		for _, n := range tt.sizes {
+			v.Sources = append(v.Sources, Source{Listing: &upstream.Listing{Tools: make([]json.RawMessage, n)}})
+		}
+		b := builder{view: &v}
+		if got := b.share(Tools); got != tt.want {
+			t.Errorf("%v: got %d, want %d", tt.sizes, got, tt.want)
+		}
 	}
 }
 

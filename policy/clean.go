@@ -96,7 +96,8 @@ func judge(done []byte, s string, i int) (keep, drop int, with string) {
 }
 
 // harmless reports whether an invisible character does its job where it stands.
-// Two of them never stand in a row, which is how bytes are hidden in text.
+// Two of them never stand in a row, which is how bytes are hidden in text; only an
+// emoji's style and its joiner may.
 func harmless(done []byte, r rune, next string, first bool) bool {
 	last, _ := utf8.DecodeLastRune(done)
 	switch {

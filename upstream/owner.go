@@ -67,13 +67,12 @@ func (o *owner) run(ctx context.Context) error {
 			if o.serve(ctx, c); o.proven.Swap(false) || time.Since(start) > provenAfter {
 				b.reset()
 			}
-			err = c.Err()
+			err = o.lost(c.Err())
 		}
 		if ctx.Err() != nil {
 			break
 		}
-		d := b.next(err)
-		o.pause(ctx, err, d, b.tries > 1)
+		o.pause(ctx, err, b.next(err), b.tries > 1)
 	}
 	o.finish(&Error{Server: o.srv.name, Kind: Closed, Err: errStopping})
 	return nil
@@ -87,13 +86,15 @@ func (o *owner) connect(ctx context.Context) (conn, error) {
 	start := time.Now()
 	c, err := o.dial(ctx)
 	if err != nil {
-		return nil, o.explain(ctx, err)
+		err = o.explain(ctx, err)
+		o.end(err)
+		return nil, err
 	}
 	o.open(c)
 	if err := o.list(ctx, c); err != nil && o.srv.listing.Load() == nil {
 		o.conn.Store(nil)
 		c.Close()
-		return nil, o.explain(ctx, err)
+		return nil, o.lost(o.explain(ctx, err))
 	}
 	o.sendLogLevel(ctx)
 	l := o.srv.listing.Load()
@@ -149,7 +150,7 @@ func (o *owner) open(c conn) {
 	era := c.Info().Era
 	o.srv.era.Store(&era)
 	o.conn.Store(&held{c})
-	o.end(nil, false)
+	o.end(nil)
 }
 
 // serve stays until the connection dies or ctx ends.
@@ -215,17 +216,22 @@ func (o *owner) askRelist() {
 	}
 }
 
-// pause records a failure and waits for the next attempt's time, or for a call
-// that wants one now. After a first loss the very next call may wake the server;
-// after repeated ones calls wake it no more often than wakeEvery.
-func (o *owner) pause(ctx context.Context, err error, d time.Duration, slow bool) {
-	select {
-	case <-o.wake: // of a call that waited for the attempt that just failed
-	default:
-	}
+// lost records that a connection which was open is no more. Calls that come now
+// wait for the attempt that follows.
+func (o *owner) lost(err error) error {
 	if err == nil {
 		err = &Error{Server: o.srv.name, Kind: Unreachable, Err: errors.New("the connection ended")}
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lastErr, o.quiet = err, time.Time{}
+	return err
+}
+
+// pause shows a failure and waits for the next attempt's time, or for a call
+// that wants one now. After a first failure a call may wake the server at once;
+// after repeated ones not before wakeEvery has passed.
+func (o *owner) pause(ctx context.Context, err error, d time.Duration, slow bool) {
 	at := time.Now().Add(d)
 	o.srv.change(func(st *Status) {
 		st.State, st.Err, st.RetryAt = Failed, err, at
@@ -234,9 +240,12 @@ func (o *owner) pause(ctx context.Context, err error, d time.Duration, slow bool
 		}
 	})
 	o.srv.set.opt.Log.Warn("server down", "server", o.srv.name, "err", err, "retry", d.Round(100*time.Millisecond))
-	o.end(err, slow)
 	o.srv.settle()
-	t := time.NewTimer(d)
+	if slow {
+		o.hush(time.Now().Add(wakeEvery))
+		sleep(ctx, nil, min(wakeEvery, d))
+	}
+	t := time.NewTimer(time.Until(at))
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -245,21 +254,29 @@ func (o *owner) pause(ctx context.Context, err error, d time.Duration, slow bool
 	}
 }
 
+// hush makes calls fail at once until t, with the last error.
+func (o *owner) hush(t time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.quiet = t
+}
+
 // end tells the calls that wait how the attempt ended.
-func (o *owner) end(err error, slow bool) {
+func (o *owner) end(err error) {
+	select {
+	case <-o.wake: // of a call that waited for this attempt
+	default:
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.lastErr, o.quiet = err, time.Time{}
-	if slow {
-		o.quiet = time.Now().Add(wakeEvery)
-	}
 	close(o.attempt)
 	o.attempt = make(chan struct{})
 }
 
 // finish fails all later calls.
 func (o *owner) finish(err error) {
-	o.end(err, false)
+	o.end(err)
 	o.srv.settle()
 }
 

@@ -89,22 +89,28 @@ func (p pipeIO) SetWriteDeadline(t time.Time) error { return p.in.SetWriteDeadli
 
 // dialBuiltin starts a server that lives in this process and speaks as if it did not.
 func dialBuiltin(ctx context.Context, name string, b Builtin, e env) (conn, error) {
-	ours, theirs := net.Pipe()
-	s := &builtinRun{serve: b, gone: make(chan struct{})}
-	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	c := &lineConn{
-		server: name, settings: &Settings{}, e: e, io: ours,
-		scrub: func(s string) string { return s },
-		why:   s.reason,
-		stop:  sync.OnceFunc(func() { ours.Close(); cancel(); within(s.gone, stopGrace) }),
-	}
-	go s.run(life, theirs)
+	c := newBuiltinConn(ctx, name, b, e)
 	c.start()
 	if err := c.handshake(ctx, Auto, nil); err != nil {
 		c.Close()
 		return nil, handshakeError(name, err)
 	}
 	return c, nil
+}
+
+// newBuiltinConn runs b at the other end of a pipe. Its life is the connection's,
+// not the dial's.
+func newBuiltinConn(ctx context.Context, name string, b Builtin, e env) *lineConn {
+	ours, theirs := net.Pipe()
+	s := &builtinRun{serve: b, gone: make(chan struct{})}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	go s.run(life, theirs)
+	return &lineConn{
+		server: name, settings: &Settings{}, e: e, io: ours,
+		scrub: func(s string) string { return s },
+		why:   s.reason,
+		stop:  sync.OnceFunc(func() { ours.Close(); cancel(); within(s.gone, stopGrace) }),
+	}
 }
 
 // A builtinRun is one life of a server in this process.
