@@ -14,11 +14,11 @@ import (
 
 // A Setting is one effective value, ready to be shown.
 type Setting struct {
-	Path string
+	Path string `json:"path"`
 	// Value never holds a secret.
-	Value string
+	Value string `json:"value"`
 	// Origin is file:line, a flag, a variable's name, or "default".
-	Origin string
+	Origin string `json:"origin"`
 }
 
 const redacted = "[redacted]"
@@ -27,7 +27,7 @@ const redacted = "[redacted]"
 var limitDefaults = map[string]string{
 	"limits.request_bytes": "16777216", "limits.in_flight_bytes": "268435456", "limits.depth": "128",
 	"limits.sessions": "1000", "limits.session_idle": "1h0m0s", "limits.connections": "1000",
-	"limits.page_bytes": "4194304", "limits.stream_queue": "256",
+	"limits.page_bytes": "4194304", "limits.stream_queue": "256", "limits.answer_bytes": "10420224",
 	"profiles.default.max_name_length": "as above", "profiles.default.naming": "as above",
 	"profiles.default.utility_tools": "true", "profiles.default.servers": "all",
 	"auth.token_file": "in the state directory", "log.level": "info", "log.format": "text",

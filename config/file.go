@@ -45,8 +45,9 @@ func (f *file) fault(at *node, path, msg string) Fault {
 func (f *file) whole(msg string) Fault { return Fault{File: f.name, Msg: msg} }
 
 func (f *file) at(data []byte, off int) *node {
-	line, col := position(data, lineStarts(data), off)
-	return &node{file: f, line: line, column: col}
+	var c cursor
+	c.to(data, off)
+	return &node{file: f, line: c.line + 1, column: c.column + 1}
 }
 
 func (f *file) token(tk *token.Token) *node {

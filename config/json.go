@@ -16,7 +16,7 @@ func readJSON(f *file, data []byte) (*node, []Fault) {
 	if msg != "" {
 		return nil, []Fault{f.fault(f.at(data, off), "", msg)}
 	}
-	r := jsonReader{f: f, data: plain, dec: json.NewDecoder(bytes.NewReader(plain)), lines: lineStarts(plain)}
+	r := jsonReader{f: f, source: data, data: plain, dec: json.NewDecoder(bytes.NewReader(plain))}
 	r.dec.UseNumber()
 	n, err := r.value(0)
 	if err == nil {
@@ -31,9 +31,10 @@ func readJSON(f *file, data []byte) (*node, []Fault) {
 
 type jsonReader struct {
 	f      *file
-	data   []byte
+	source []byte // as it was written, for counting characters
+	data   []byte // the same without comments, byte for byte
 	dec    *json.Decoder
-	lines  []int
+	seen   cursor
 	nodes  int
 	faults []Fault
 }
@@ -51,8 +52,8 @@ func (r *jsonReader) next() (json.Token, *node, error) {
 }
 
 func (r *jsonReader) place(off int) *node {
-	line, col := position(r.data, r.lines, off)
-	return &node{file: r.f, line: line, column: col}
+	r.seen.to(r.source, off)
+	return &node{file: r.f, line: r.seen.line + 1, column: r.seen.column + 1}
 }
 
 func (r *jsonReader) value(depth int) (*node, error) {
@@ -220,27 +221,21 @@ func blank(b []byte) {
 	}
 }
 
-func lineStarts(data []byte) []int {
-	starts := []int{0}
-	for i, c := range data {
-		if c == '\n' {
-			starts = append(starts, i+1)
-		}
-	}
-	return starts
-}
+// A cursor counts lines and characters as it moves through a text, so that all
+// places of a document cost one pass.
+type cursor struct{ off, line, column int }
 
-// position turns an offset into a line and a column, both from 1; the column
-// counts characters.
-func position(data []byte, starts []int, off int) (line, col int) {
-	off = min(max(off, 0), len(data))
-	lo, hi := 0, len(starts)
-	for hi-lo > 1 {
-		if mid := (lo + hi) / 2; starts[mid] <= off {
-			lo = mid
-		} else {
-			hi = mid
-		}
+func (c *cursor) to(data []byte, off int) {
+	off = max(0, min(off, len(data)))
+	if off < c.off {
+		*c = cursor{}
 	}
-	return lo + 1, utf8.RuneCount(data[starts[lo]:off]) + 1
+	part := data[c.off:off]
+	if n := bytes.Count(part, []byte("\n")); n > 0 {
+		c.line += n
+		c.column = 0
+		part = part[bytes.LastIndexByte(part, '\n')+1:]
+	}
+	c.column += utf8.RuneCount(part)
+	c.off = off
 }

@@ -21,7 +21,7 @@ func (k kind) String() string {
 // Bounds of one document.
 const (
 	// maxNodes bounds a document after its aliases are expanded.
-	maxNodes = 1_000_000
+	maxNodes = 200_000
 	// maxDepth bounds its nesting.
 	maxDepth = 100
 )

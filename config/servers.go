@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"time"
 
@@ -159,11 +160,19 @@ func (e *entry) texts(n *node, path []string) {
 		if n.text != strings.TrimSpace(n.text) {
 			e.warn("the value begins or ends with white space", path...)
 		}
+		if e.block() != serversKey && bareVariable.MatchString(n.text) {
+			e.warn("holds a literal $NAME: references are written ${NAME}", path...)
+		}
 		if name, ok := prompted(n.text); ok {
 			e.bad(fmt.Sprintf("${input:%s} is asked for by an editor, and nobody can be asked here: set an environment variable and write ${%s}", name, variable(name)), path...)
 		}
 	}
 }
+
+// bareVariable is how Gemini's files may name a variable.
+var bareVariable = regexp.MustCompile(`\$[A-Za-z_]`)
+
+func (e *entry) block() string { return e.path[0] }
 
 // prompted finds the first ${input:NAME}.
 func prompted(s string) (name string, ok bool) {

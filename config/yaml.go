@@ -17,7 +17,7 @@ import (
 // mapping and once per level, and its work grows with the square of either.
 const (
 	maxYAMLBytes  = 2 << 20
-	maxTokens     = 400_000
+	maxTokens     = 200_000
 	maxKeys       = 12_000 // of one mapping
 	maxMerged     = 200_000
 	maxProperties = 8 // tags and anchors in a row
@@ -101,8 +101,6 @@ func (s *shape) see(tk *token.Token) string {
 		s.flow++
 	case token.MappingEndType, token.SequenceEndType:
 		s.flow--
-	case token.TagType, token.AnchorType:
-		s.properties += 2
 	case token.SequenceEntryType, token.MappingKeyType:
 		s.enter(tk.Position.Column)
 	case token.MappingValueType:
@@ -110,7 +108,12 @@ func (s *shape) see(tk *token.Token) string {
 			s.enter(s.prev.Position.Column)
 		}
 	}
-	s.properties = max(0, s.properties-1)
+	switch {
+	case tk.Type == token.TagType || tk.Type == token.AnchorType:
+		s.properties++
+	case s.prev == nil || s.prev.Type != token.AnchorType: // an anchor's name follows it
+		s.properties = 0
+	}
 	s.prev = tk
 	switch {
 	case s.tokens > maxTokens:

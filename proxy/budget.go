@@ -18,6 +18,8 @@ const (
 	bodyTimeout = 30 * time.Second
 	// smallBody is what a pooled buffer holds, and what is taken at first.
 	smallBody = 64 << 10
+	// largeBody is the size of the larger buffers that are kept.
+	largeBody = 256 << 10
 )
 
 var (
@@ -48,35 +50,59 @@ func (b *budget) take(ctx context.Context, n int64) error {
 	return nil
 }
 
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, smallBody); return &b }}
+// Two sizes of buffers are kept for messages; larger ones are made as needed.
+var (
+	smalls = sync.Pool{New: func() any { b := make([]byte, 0, smallBody); return &b }}
+	larges = sync.Pool{New: func() any { b := make([]byte, 0, largeBody); return &b }}
+)
+
+// borrow returns an empty buffer of at least n bytes.
+func borrow(n int) *[]byte {
+	switch {
+	case n <= smallBody:
+		return smalls.Get().(*[]byte)
+	case n <= largeBody:
+		return larges.Get().(*[]byte)
+	}
+	b := make([]byte, 0, n)
+	return &b
+}
+
+// giveBack takes back what borrow gave. Nothing may point into it any more.
+func giveBack(p *[]byte) {
+	switch cap(*p) {
+	case smallBody:
+		smalls.Put(p)
+	case largeBody:
+		larges.Put(p)
+	}
+}
 
 // A body is one message from an agent and the room that it takes.
 type body struct {
 	b      []byte
-	pooled *[]byte
+	buf    *[]byte // what b lies in
 	held   int64
 	budget *budget
 }
 
 // free gives the room back; the bytes must not be used afterwards.
 func (m *body) free() {
-	if m.pooled != nil {
-		buffers.Put(m.pooled)
-	}
+	giveBack(m.buf)
 	m.budget.sem.Release(m.held)
 	*m = body{}
 }
 
-// grow takes room for as many bytes again, before the buffer does.
-func (m *body) grow(ctx context.Context, limit int) error {
-	more := int64(min(cap(m.b), limit+1-cap(m.b)))
-	if err := m.budget.take(ctx, more); err != nil {
+// grow takes room for n bytes in all, before it takes the memory.
+func (m *body) grow(ctx context.Context, n int) error {
+	if err := m.budget.take(ctx, int64(n)-m.held); err != nil {
 		return err
 	}
-	m.held += more
-	next := make([]byte, len(m.b), int64(cap(m.b))+more)
-	copy(next, m.b)
-	m.b = next
+	m.held = int64(n)
+	next := borrow(n)
+	m.b = append((*next)[:0:n], m.b...)
+	giveBack(m.buf)
+	m.buf = next
 	return nil
 }
 
@@ -93,8 +119,8 @@ func (b *budget) read(r *http.Request, rc *http.ResponseController, limit int) (
 	if err := b.take(r.Context(), first); err != nil {
 		return m, err
 	}
-	p := buffers.Get().(*[]byte)
-	m = body{b: (*p)[:0:first], pooled: p, held: first, budget: b}
+	p := borrow(int(first))
+	m = body{b: (*p)[:0:first], buf: p, held: first, budget: b}
 	rc.SetReadDeadline(time.Now().Add(bodyTimeout))
 	err = m.fill(r, limit)
 	if err == nil {
@@ -121,9 +147,18 @@ func (m *body) fill(r *http.Request, limit int) error {
 			return err
 		}
 		if len(m.b) == cap(m.b) {
-			if err := m.grow(r.Context(), limit); err != nil {
+			if err := m.grow(r.Context(), nextSize(len(m.b), r.ContentLength, limit)); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// nextSize is how large a full buffer becomes: twice as large, or what the
+// announced length needs, but no more than the limit lets a message be.
+func nextSize(n int, announced int64, limit int) int {
+	if announced >= int64(n) {
+		return int(announced) + 1
+	}
+	return min(2*n, limit+1)
 }

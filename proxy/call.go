@@ -27,7 +27,9 @@ func (x *exchange) callTool(ctx context.Context) (answer, error) {
 		return x.utility(ctx, route)
 	}
 	c := &upstream.Call{Method: "tools/call", Name: route.Inner, Safe: route.Safe}
-	c.Params = x.params.forward("name", route.Inner)
+	scratch := borrow(len(x.params.raw) + maxInner)
+	defer giveBack(scratch)
+	c.Params = x.params.forward((*scratch)[:0], "name", route.Inner)
 	resp, err := x.do(ctx, route.Server, c)
 	if err != nil {
 		return x.troubled(ctx, route.Server, err)
@@ -56,20 +58,24 @@ func (x *exchange) checkCall() *wire.Error {
 	return badParams("arguments is not an object")
 }
 
+// maxInner is room for a server's own name in place of the agent's.
+const maxInner = 1024
+
 // forward returns the parameters as the server gets them: with its own name for
-// what is asked, and without the agent's _meta. All else stays as it is.
-func (p *params) forward(member, inner string) []byte {
+// what is asked, and without the agent's _meta. All else stays as it is. dst is
+// where they go if they change and fit.
+func (p *params) forward(dst []byte, member, inner string) []byte {
 	var edits []wire.Edit
 	if from, to, ok := wire.Find(p.raw, member); ok {
 		if q := wire.AppendQuote(nil, inner); !bytes.Equal(q, p.raw[from:to]) {
 			edits = append(edits, wire.Edit{From: from, To: to, With: q})
 		}
 	}
-	return p.withoutMeta(edits)
+	return p.withoutMeta(dst, edits)
 }
 
 // withoutMeta applies at most one edit, and cuts _meta out.
-func (p *params) withoutMeta(edits []wire.Edit) []byte {
+func (p *params) withoutMeta(dst []byte, edits []wire.Edit) []byte {
 	if p.meta.raw != nil {
 		from, to, _ := wire.FindMember(p.raw, "_meta")
 		edits = append(edits, wire.Edit{From: from, To: to})
@@ -80,7 +86,7 @@ func (p *params) withoutMeta(edits []wire.Edit) []byte {
 	case len(edits) == 2 && edits[1].From < edits[0].From:
 		edits[0], edits[1] = edits[1], edits[0]
 	}
-	return wire.Splice(make([]byte, 0, len(p.raw)+len(edits[0].With)), p.raw, edits...)
+	return wire.Splice(dst, p.raw, edits...)
 }
 
 // troubled is the answer when a server gave none: a result for a model to read

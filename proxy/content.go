@@ -23,7 +23,7 @@ func (x *exchange) getPrompt(ctx context.Context) (answer, error) {
 	}
 	return x.pass(ctx, route, &upstream.Call{
 		Method: "prompts/get", Name: route.Inner, Safe: true,
-		Params: x.params.forward("name", route.Inner),
+		Params: x.params.forward(nil, "name", route.Inner),
 	})
 }
 
@@ -42,7 +42,7 @@ func (x *exchange) readResource(ctx context.Context) (answer, error) {
 	}
 	return x.pass(ctx, route, &upstream.Call{
 		Method: "resources/read", Name: route.Inner, Safe: true,
-		Params: x.params.forward("uri", route.Inner),
+		Params: x.params.forward(nil, "uri", route.Inner),
 	})
 }
 
@@ -126,5 +126,5 @@ func refText(ref []byte, member string) (string, *wire.Error) {
 func (p *params) forwardRef(member, inner string) []byte {
 	from, _, _ := wire.Find(p.raw, "ref")
 	a, b, _ := wire.Find(p.ref, member)
-	return p.withoutMeta([]wire.Edit{{From: from + a, To: from + b, With: wire.AppendQuote(nil, inner)}})
+	return p.withoutMeta(nil, []wire.Edit{{From: from + a, To: from + b, With: wire.AppendQuote(nil, inner)}})
 }

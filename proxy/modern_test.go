@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -75,7 +76,7 @@ func TestModernHeaders(t *testing.T) {
 		if !json.Valid([]byte(r.body)) {
 			t.Errorf("%s: the body is no JSON: %q", tt.name, r.body)
 		}
-		if tt.code != -32601 && !strings.Contains(r.body, `"id":7`) && tt.name != "batch" {
+		if tt.code != -32601 && !strings.Contains(r.body, `"id":7`) && tt.name != "batch" && tt.name != "response" {
 			t.Errorf("%s: the id is missing: %s", tt.name, r.body)
 		}
 	}
@@ -158,7 +159,7 @@ func TestMetaIsCutWhereverItStands(t *testing.T) {
 		if err := x.checkCall(); err != nil {
 			t.Errorf("%s: %v", tt.in, err)
 		}
-		if got := string(x.params.forward("name", "y")); got != tt.want {
+		if got := string(x.params.forward(nil, "name", "y")); got != tt.want {
 			t.Errorf("%s:\n got %s\nwant %s", tt.in, got, tt.want)
 		}
 	}
@@ -310,5 +311,23 @@ func TestPanicFailsOneCall(t *testing.T) {
 	}
 	if r := w.post(pingBody); r.status != 200 {
 		t.Errorf("ping afterwards: %d", r.status)
+	}
+}
+
+// TestCodesHavePages: an agent's user can look every code up.
+func TestCodesHavePages(t *testing.T) {
+	all := []trouble{internalTrouble, unsupportedTrouble}
+	for _, tr := range troubles {
+		all = append(all, tr)
+	}
+	for _, tr := range all {
+		b, err := os.ReadFile("../docs/errors/" + tr.code + ".md")
+		if err != nil || !strings.HasPrefix(string(b), "# "+tr.code+": ") {
+			t.Errorf("%s: %v", tr.code, err)
+		}
+	}
+	pages, err := os.ReadDir("../docs/errors")
+	if err != nil || len(pages) != len(all) {
+		t.Errorf("%d pages for %d codes (%v)", len(pages), len(all), err)
 	}
 }

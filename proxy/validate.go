@@ -22,6 +22,7 @@ func (l *Limits) Validate(rep func(key, msg string)) {
 	}{
 		{"request_bytes", l.RequestBytes, 1 << 10, 1 << 30},
 		{"in_flight_bytes", l.InFlightBytes, 1 << 20, math.MaxInt},
+		{"answer_bytes", l.AnswerBytes, 1 << 16, 1 << 30},
 		{"depth", l.Depth, 16, 1000},
 		{"sessions", l.Sessions, 1, 1_000_000},
 		{"connections", l.Connections, 1, 1_000_000},

@@ -232,3 +232,34 @@ func code(body string) int {
 	json.Unmarshal([]byte(body), &m)
 	return m.Error.Code
 }
+
+type page struct {
+	names []string
+	next  string
+}
+
+func pageOf(t testing.TB, body string) (p page) {
+	t.Helper()
+	var m struct {
+		Result struct {
+			Tools      []struct{ Name string }
+			NextCursor string
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &m); err != nil || m.Result.Tools == nil {
+		t.Fatalf("no page: %v %.200s", err, body)
+	}
+	for _, tool := range m.Result.Tools {
+		p.names = append(p.names, tool.Name)
+	}
+	p.next = m.Result.NextCursor
+	return p
+}
+
+func callerOf(w *world) auth.Caller {
+	c, err := w.front.opt.Callers.Identify(w.request("POST", "/mcp", ""))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}

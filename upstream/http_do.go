@@ -127,7 +127,7 @@ func (x *exchange) lost(ctx, rctx context.Context, limit time.Duration, err erro
 	switch {
 	case ctx.Err() != nil:
 		x.abandon("the caller cancelled")
-		return x.fail(kindOfEnd(ctx.Err()), fmt.Errorf("no answer before the caller's end: %w", ctx.Err()))
+		return x.fail(kindOfEnd(ctx.Err()), fmt.Errorf("no answer in time: %w", ctx.Err()))
 	case x.c.root().Err() != nil:
 		return x.fail(Closed, errClosed)
 	case rctx.Err() != nil:

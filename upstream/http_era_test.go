@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"context"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -248,6 +250,40 @@ func TestHTTPHandshakeErrors(t *testing.T) {
 	_, err := dialHTTP(t.Context(), resolved(t, gone.URL+"/x?key=hidden", nil), env{})
 	if KindOf(err) != Unreachable || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "hidden") {
 		t.Errorf("refused: got %v", err)
+	}
+}
+
+// A failure before the request left is told from one after it (U1): a bad
+// certificate, a peer that accepts and says nothing, one that speaks no TLS.
+func TestHTTPConnectErrors(t *testing.T) {
+	leaks(t)
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	plain := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(plain.Close)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { silent.Close() })
+	for _, tt := range []struct {
+		url   string
+		limit time.Duration
+		kind  Kind
+		text  string
+	}{
+		{secure.URL, 0, Unreachable, "x509"},
+		{strings.Replace(plain.URL, "http:", "https:", 1), 0, Unreachable, "tls: first record"},
+		{"http://" + silent.Addr().String(), 50 * time.Millisecond, Timeout, "no answer in time"},
+		{"https://" + silent.Addr().String(), 50 * time.Millisecond, Timeout, "no answer in time"},
+		{"http://127.0.0.1:1/?key=hidden", 0, Unreachable, "connection refused"},
+	} {
+		_, err := dialHTTP(t.Context(), resolved(t, tt.url, &Settings{ConnectTimeout: tt.limit}), env{})
+		if KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.text) || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%s: got %v (kind %v)", tt.url, err, KindOf(err))
+		}
 	}
 }
 

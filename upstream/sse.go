@@ -216,7 +216,7 @@ func (r *eventReader) begin() bool {
 func (r *eventReader) fill() error {
 	if r.err == nil && r.n == len(r.buf) {
 		r.compact()
-		if r.n > len(r.buf)/4*3 {
+		if r.n >= len(r.buf)/4*3 {
 			r.grow()
 		}
 	}
@@ -232,7 +232,8 @@ func (r *eventReader) fill() error {
 			return nil
 		}
 	}
-	return io.ErrNoProgress
+	r.err = io.ErrNoProgress
+	return r.err
 }
 
 // compact moves the event's data and the unfinished line to the front.

@@ -191,13 +191,14 @@ func (c *lineConn) response(p *pending, call *Call, a answer) (Response, error) 
 		return Response{}, withOp(a.err, call.Method)
 	}
 	r := Response{Flags: a.msg.Flags, Era: c.info.Era}
-	if a.msg.Err != nil && string(a.msg.Err) != "null" {
+	switch {
+	case wire.Kindof(a.msg.Err) == '{':
 		r.Error = a.msg.Err
-		return r, nil
-	}
-	r.Result = a.msg.Result
-	if r.Result == nil {
-		return Response{}, &Error{Server: c.server, Op: call.Method, Kind: Protocol, Err: errors.New("the answer holds neither result nor error")}
+	case a.msg.Result != nil:
+		r.Result = a.msg.Result
+	default:
+		return Response{}, &Error{Server: c.server, Op: call.Method, Kind: Protocol,
+			Err: errors.New("the answer holds neither a result nor an error object")}
 	}
 	return r, nil
 }

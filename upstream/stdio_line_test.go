@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"strings"
@@ -75,12 +76,9 @@ func TestLineReaderBig(t *testing.T) {
 
 type endless struct{}
 
-func (endless) Read(b []byte) (int, error) {
-	for i := range b {
-		b[i] = 'x'
-	}
-	return len(b), nil
-}
+var filler = bytes.Repeat([]byte("x"), lineChunk)
+
+func (endless) Read(b []byte) (int, error) { return copy(b, filler), nil }
 
 func TestLongLineOwner(t *testing.T) {
 	for _, tt := range []struct {

@@ -41,7 +41,7 @@ func (c *lineConn) line(b []byte) {
 	if len(b) == 0 {
 		return
 	}
-	if parts, ok := wire.Batch(b); ok {
+	if parts, _ := wire.Batch(b); len(parts) > 0 {
 		for _, part := range parts {
 			if !c.message(part) {
 				c.junk(part)
@@ -49,7 +49,7 @@ func (c *lineConn) line(b []byte) {
 		}
 		return
 	}
-	if b[0] == '{' && (c.message(b) || c.several(b)) {
+	if b[0] == '{' && (c.message(b) || c.several(b) || c.unreadable(b)) {
 		return
 	}
 	c.junk(b)
@@ -59,7 +59,7 @@ func (c *lineConn) line(b []byte) {
 func (c *lineConn) message(b []byte) bool {
 	m, err := wire.ParseServer(b, wire.Limits{})
 	if err != nil {
-		return c.unreadable(&m, err)
+		return false
 	}
 	switch kind := m.Kind(); {
 	case kind == wire.Response:
@@ -98,10 +98,13 @@ func (c *lineConn) several(b []byte) bool {
 	return true
 }
 
-// unreadable fails the call whose answer is broken, if the id came before the fault.
-func (c *lineConn) unreadable(m *wire.Message, err error) bool {
-	id, ok := ourID(m.ID)
-	if !ok || m.Method != "" || m.Result == nil && m.Err == nil {
+// unreadable fails the call whose answer is broken, if the line shows which it is:
+// otherwise its caller would wait for the time-out.
+func (c *lineConn) unreadable(b []byte) bool {
+	_, err := wire.ParseServer(b, wire.Limits{})
+	t := text{data: b[:min(len(b), longHead)], tail: b[max(0, len(b)-longTail):]}
+	id, ok, isAnswer := t.owner()
+	if err == nil || !ok || !isAnswer || !bytes.Contains(b, []byte(`"result"`)) && !bytes.Contains(b, []byte(`"error"`)) {
 		return false
 	}
 	p := c.take(id)
@@ -109,13 +112,16 @@ func (c *lineConn) unreadable(m *wire.Message, err error) bool {
 		return false
 	}
 	c.e.noised(1)
-	p.answer <- answer{err: &Error{Server: c.server, Kind: Protocol, Err: fmt.Errorf("the answer is not valid JSON: %w", err)}}
+	p.answer <- answer{err: &Error{Server: c.server, Kind: Protocol, Err: fmt.Errorf("the answer cannot be read: %w", err)}}
 	return true
 }
 
 // answered hands an answer to its call. One that nobody waits for is dropped: it is
 // late, or a repetition, or never was ours.
 func (c *lineConn) answered(m wire.Message) bool {
+	if !m.JSONRPC && m.Result == nil && wire.Kindof(m.Err) != '{' {
+		return false // a log line in JSON may well have an "id" and an "error"
+	}
 	p := c.addressee(&m)
 	if p == nil {
 		if m.JSONRPC {

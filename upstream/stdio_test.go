@@ -170,6 +170,7 @@ func TestStdioFlood(t *testing.T) {
 
 // S8: a server that stops reading fails the call within the call's own limit.
 func TestStdioNotReading(t *testing.T) {
+	t.Parallel()
 	c := dialSelf(t, "not-reading")
 	defer c.Close()
 	big := []byte(`{"x":"` + strings.Repeat("x", 1<<20) + `"}`)
