@@ -28,7 +28,7 @@ sees, prints its text, and stops them again. JSON is the object of arguments;
 
 With --json the whole result is printed. Exit code 3 says that the tool itself
 reported an error.`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: argsBetween(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			arguments, err := p.arguments(args[1:])
 			if err != nil {

@@ -24,7 +24,7 @@ with where it comes from. Secrets are not printed. Nothing is started or dialled
   mcp-sidecar check --config ~/.hermes/config.yaml --json
 
 Exit code 2 says that there are faults.`,
-		Args: exactArgs(0),
+		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := p.load(cmd, &f, nil)
 			if err != nil {

@@ -19,7 +19,7 @@ func (p *program) demoServerCmd() *cobra.Command {
 resource and a prompt. It is what "serve --demo" starts as its child.
 
   mcp-sidecar serve -- mcp-sidecar demo-server`,
-		Args: exactArgs(0),
+		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return demo.Stdio(cmd.Context(), p.stdin, p.stdout)
 		},
@@ -32,7 +32,7 @@ func (p *program) guardCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:    "guard",
 		Hidden: true,
-		Args:   exactArgs(0),
+		Args:   argsBetween(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			if code := upstream.RunGuard(p.stdin); code != 0 {
 				return &codeError{code, nil}
@@ -46,7 +46,7 @@ func (p *program) versionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  exactArgs(0),
+		Args:  argsBetween(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			fmt.Fprintf(p.stdout, "mcp-sidecar %s (%s, %s %s/%s)\n", version, revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return nil

@@ -27,13 +27,19 @@ func (p *program) root() *cobra.Command {
 		Long:          rootLong,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage(fmt.Errorf("unknown command %q\nhint: mcp-sidecar --help", args[0]))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(p.stdin)
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w\nhint: %s --help", err, cmd.CommandPath()))
 	})
@@ -43,11 +49,11 @@ func (p *program) root() *cobra.Command {
 
 func usage(err error) error { return &codeError{exitUsage, err} }
 
-// exactArgs is cobra.ExactArgs with an error that shows the usage line.
-func exactArgs(n int) cobra.PositionalArgs {
+// argsBetween is cobra.RangeArgs with an error that shows the usage line.
+func argsBetween(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != n {
-			return usage(fmt.Errorf("want %d argument(s), got %d\nusage: %s", n, len(args), cmd.UseLine()))
+		if len(args) < least || len(args) > most {
+			return usage(fmt.Errorf("wrong number of arguments: %d\nusage: %s", len(args), cmd.UseLine()))
 		}
 		return nil
 	}

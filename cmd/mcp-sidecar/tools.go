@@ -35,7 +35,7 @@ named on standard error.
 
 With --json every tool is the definition that an agent gets. Exit code 4 says
 that some server did not answer.`,
-		Args: exactArgs(0),
+		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := p.load(cmd, &f, nil)
 			if err != nil {

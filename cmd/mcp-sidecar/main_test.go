@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain lets scripts, and the children that the program starts of itself,
+// run this test binary as mcp-sidecar.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"mcp-sidecar": func() {
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			p := &program{args: os.Args[1:], env: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+			os.Exit(p.run(ctx))
+		},
+	})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("HOME", e.WorkDir+"/home")
+			e.Setenv("XDG_STATE_HOME", "")
+			e.Setenv("XDG_CONFIG_HOME", "")
+			return os.MkdirAll(e.WorkDir+"/home", 0o700)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"freeport": freePort, "get": get, "post": post, "mode": mode, "gone": gone,
+		},
+	})
+}
+
+// freePort NAME... sets environment variables to addresses that are free.
+func freePort(ts *testscript.TestScript, _ bool, args []string) {
+	for _, name := range args {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		ts.Check(err)
+		ts.Setenv(name, l.Addr().String())
+		ts.Check(l.Close())
+	}
+}
+
+// get URL STATUS waits until URL answers with STATUS.
+func get(ts *testscript.TestScript, _ bool, args []string) {
+	last := ""
+	for range 200 {
+		r, err := http.Get(args[0])
+		if err != nil {
+			last = err.Error()
+		} else {
+			r.Body.Close()
+			if last = strconv.Itoa(r.StatusCode); last == args[1] {
+				return
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	ts.Fatalf("GET %s: %s, want %s", args[0], last, args[1])
+}
+
+// post URL STATUS BODY [HEADER:VALUE...] posts JSON; prints the answer.
+func post(ts *testscript.TestScript, _ bool, args []string) {
+	req, err := http.NewRequest("POST", args[0], strings.NewReader(args[2]))
+	ts.Check(err)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	for _, h := range args[3:] {
+		k, v, _ := strings.Cut(h, ":")
+		if file, ok := strings.CutPrefix(v, "Bearer@"); ok {
+			v = "Bearer " + strings.TrimSpace(ts.ReadFile(file))
+		}
+		req.Header.Set(k, v)
+	}
+	r, err := http.DefaultClient.Do(req)
+	ts.Check(err)
+	defer r.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	ts.Check(err)
+	if got := strconv.Itoa(r.StatusCode); got != args[1] {
+		ts.Fatalf("POST %s: %s %s, want %s", args[0], got, body, args[1])
+	}
+	fmt.Fprintf(ts.Stdout(), "%s\n", body)
+}
+
+// mode FILE OCTAL checks permissions.
+func mode(ts *testscript.TestScript, _ bool, args []string) {
+	st, err := os.Stat(ts.MkAbs(args[0]))
+	ts.Check(err)
+	if got := fmt.Sprintf("%04o", st.Mode().Perm()); got != args[1] {
+		ts.Fatalf("%s: mode %s, want %s", args[0], got, args[1])
+	}
+}
+
+// gone FILE waits until the process whose id FILE holds is no more.
+func gone(ts *testscript.TestScript, _ bool, args []string) {
+	pid, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[0])))
+	ts.Check(err)
+	for range 200 {
+		if syscall.Kill(pid, 0) != nil {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	ts.Fatalf("process %d is still there", pid)
+}
