@@ -403,6 +403,7 @@ func TestBounds(t *testing.T) {
 		{"values.json", "[" + strings.Repeat("1,", maxNodes) + "1]", "more than 200000 values"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			dir := write(t, map[string]string{tc.name: tc.text})
 			if got := loadError(t, Input{Files: []string{tc.name}, Dir: dir}); !strings.Contains(got, tc.want) {
 				t.Errorf("got %.300q, want it to hold %q", got, tc.want)

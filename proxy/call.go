@@ -34,7 +34,6 @@ func (x *exchange) callTool(ctx context.Context) (answer, error) {
 	if err != nil {
 		return x.troubled(ctx, route.Server, err)
 	}
-	x.remember(route.Server, resp.Result)
 	return x.deliver(route.Server, resp)
 }
 
@@ -146,10 +145,11 @@ func (x *exchange) deliver(server string, resp upstream.Response) (answer, error
 	if wire.Kindof(resp.Result) != '{' {
 		return x.trouble(server, troubles[upstream.Protocol], nil)
 	}
-	kind := x.resultType(resp)
+	kind, content := topOf(resp.Result)
 	if kind != nil && string(kind) != `"complete"` && (x.modern || resp.Era == upstream.Modern) {
 		return x.trouble(server, unsupportedTrouble, nil)
 	}
+	x.remember(server, content)
 	a := answer{result: x.f.clean(resp.Result, resp.Flags)}
 	switch {
 	case x.modern && kind == nil:
@@ -163,16 +163,18 @@ func (x *exchange) deliver(server string, resp upstream.Response) (answer, error
 	return a, nil
 }
 
-var resultTypeKey = []byte(`"resultType"`)
-
-// resultType returns the raw resultType of a result. Most have none, which a
-// search for its bytes shows faster than a walk.
-func (x *exchange) resultType(resp upstream.Response) []byte {
-	if resp.Flags&wire.Escapes == 0 && !bytes.Contains(resp.Result, resultTypeKey) {
-		return nil
-	}
-	v, _ := wire.Get(resp.Result, "resultType")
-	return v
+// topOf returns two members of a result as raw JSON; nil when absent.
+func topOf(result []byte) (resultType, content []byte) {
+	wire.Each(result, func(key, val []byte) bool {
+		switch string(key) {
+		case "resultType":
+			resultType = val
+		case "content":
+			content = val
+		}
+		return true
+	})
+	return resultType, content
 }
 
 // without cuts members out of an object.

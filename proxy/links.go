@@ -52,12 +52,8 @@ func (l *links) add(k linkKey, server string) {
 
 var linkMark = []byte(`"resource_link"`)
 
-// remember notes the links in the result of a tool call.
-func (x *exchange) remember(server string, result []byte) {
-	if !bytes.Contains(result, linkMark) {
-		return
-	}
-	content, _ := wire.Get(result, "content")
+// remember notes the links in the content of a tool's result.
+func (x *exchange) remember(server string, content []byte) {
 	wire.Elements(content, func(block []byte) bool {
 		if typ, _ := wire.Get(block, "type"); bytes.Equal(typ, linkMark) {
 			raw, _ := wire.Get(block, "uri")

@@ -354,7 +354,7 @@ func (o *owner) again(cn conn, c *Call, err error) bool {
 		return false
 	}
 	k := KindOf(err)
-	return k == Unreachable || k == Uncertain && c.Safe
+	return k == Unreachable && !answered(err) || k == Uncertain && c.Safe
 }
 
 // judge lets a call's outcome show in the server's state. Only failures that

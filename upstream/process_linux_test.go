@@ -42,6 +42,10 @@ func playInit() int {
 		fmt.Println("status of our own child:", p.state)
 		return 1
 	}
+	if !sparesOwn() {
+		fmt.Println("a child that somebody waits for was collected")
+		return 1
+	}
 	for end := time.Now().Add(5 * time.Second); len(zombies(os.Getpid())) > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			fmt.Println("zombies:", zombies(os.Getpid()))
@@ -49,6 +53,22 @@ func playInit() int {
 		}
 	}
 	return 0
+}
+
+// sparesOwn checks that a child with a waiter is left alone however long it takes.
+func sparesOwn() bool {
+	child, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "exit 4"}, &os.ProcAttr{})
+	if err != nil {
+		return false
+	}
+	ownChildren.add(child.Pid)
+	for p, _ := readStat(child.Pid); p.state != 'Z'; p, _ = readStat(child.Pid) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	time.Sleep(300 * time.Millisecond) // three times the patience
+	st, err := child.Wait()
+	ownChildren.remove(child.Pid)
+	return err == nil && st.ExitCode() == 4
 }
 
 // R10, S11: orphans are collected, and nobody's own child is.

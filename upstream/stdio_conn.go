@@ -255,7 +255,6 @@ func (c *lineConn) failed(w *wait, call *Call, id int64, sent bool, err error) e
 
 // cancel tells the server, without waiting, that nobody wants the answer.
 func (c *lineConn) cancel(id int64, sent bool, reason string) {
-	c.forget(id)
 	if !sent {
 		return
 	}

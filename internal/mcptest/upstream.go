@@ -50,6 +50,7 @@ type Upstream struct {
 	seen     []Received
 	sessions map[string]bool
 	nextID   int
+	streams  map[chan string]bool
 }
 
 // Received is one message that the upstream got.
@@ -144,6 +145,19 @@ func (u *Upstream) info() string {
 	return `{"name":"fake","version":"1"}`
 }
 
+// SetTools replaces the tools while u serves. Use Push to tell.
+func (u *Upstream) SetTools(defs ...string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.Tools = defs
+}
+
+func (u *Upstream) tools() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.Tools
+}
+
 // member returns the `"result":…` or `"error":…` that answers a request.
 func (u *Upstream) member(m *Message, modern bool) string {
 	switch m.Method {
@@ -154,7 +168,7 @@ func (u *Upstream) member(m *Message, modern bool) string {
 	case "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
 		return result(modern, "")
 	case "tools/list":
-		return u.page(m, modern, "tools", u.Tools)
+		return u.page(m, modern, "tools", u.tools())
 	case "prompts/list":
 		return u.page(m, modern, "prompts", u.Prompts)
 	case "resources/list":
@@ -219,7 +233,7 @@ func (u *Upstream) answer(m *Message, modern bool) string {
 	if a, ok := u.Answers[name]; ok {
 		return a
 	}
-	for _, t := range u.Tools {
+	for _, t := range u.tools() {
 		if m.Method == "tools/call" && Text([]byte(t), "name") == name {
 			return result(modern, `"content":[{"type":"text","text":`+quote(string(Member(m.Params, "arguments")))+`}]`)
 		}

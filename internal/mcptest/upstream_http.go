@@ -49,7 +49,48 @@ func (u *Upstream) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	io.WriteString(w, ": open\n\n")
 	http.NewResponseController(w).Flush()
-	<-r.Context().Done()
+	u.relay(w, r)
+}
+
+// relay writes what Push is given until the caller goes away.
+func (u *Upstream) relay(w http.ResponseWriter, r *http.Request) {
+	msgs := make(chan string, maxPushed)
+	u.mu.Lock()
+	if u.streams == nil {
+		u.streams = map[chan string]bool{}
+	}
+	u.streams[msgs] = true
+	u.mu.Unlock()
+	defer func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		delete(u.streams, msgs)
+	}()
+	for {
+		select {
+		case m := <-msgs:
+			io.WriteString(w, Event(m))
+			http.NewResponseController(w).Flush()
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// maxPushed is how many messages wait for one stream; more are dropped.
+const maxPushed = 1000
+
+// Push sends a message on every standing stream, and returns how many there are.
+func (u *Upstream) Push(msg string) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for c := range u.streams {
+		select {
+		case c <- msg:
+		default:
+		}
+	}
+	return len(u.streams)
 }
 
 func (u *Upstream) post(w http.ResponseWriter, r *http.Request) {

@@ -1,0 +1,123 @@
+package hermes
+
+import (
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/internal/mcptest"
+)
+
+// Line 8: a server that goes down answers fast and by name, its tools stay
+// listed, and the other servers' endpoints do not notice.
+func TestLine08Down(t *testing.T) {
+	good := &mcptest.Upstream{Tools: []string{tool("a", "")}}
+	bad := &mcptest.Upstream{Tools: []string{tool("a", "")}}
+	dying := httptest.NewServer(bad)
+	defer dying.Close()
+	s := mcptest.StartSidecar(t, fmt.Sprintf("mcp_servers: {good: {url: %q}, bad: {url: %q}}", good.Start(t), dying.URL))
+	atGood, atBad := connect(t, s.URL+"/good", "good"), connect(t, s.URL+"/bad", "bad")
+	if _, err := atBad.Call(t.Context(), "a", "{}"); err != nil {
+		t.Fatal(err)
+	}
+	dying.CloseClientConnections()
+	dying.Close()
+	for range 3 {
+		at := time.Now()
+		r, err := atBad.Call(t.Context(), "a", "{}")
+		if err != nil || !r.IsToolError() || !strings.Contains(r.Content(), "bad") || !strings.Contains(r.Content(), "MCPS-") {
+			t.Fatalf("a call to a dead server: %v %v", r, err)
+		}
+		if d := time.Since(at); d > 5*time.Second {
+			t.Errorf("it took %v", d)
+		}
+	}
+	if _, err := atBad.Call(t.Context(), "a", "{}"); err != mcptest.ErrBreakerOpen {
+		t.Errorf("Hermes' own breaker: %v", err)
+	}
+	if r, err := atGood.Call(t.Context(), "a", "{}"); err != nil || r.IsToolError() {
+		t.Errorf("the other server: %v", err)
+	}
+	if tools, err := atBad.Tools(t.Context()); err != nil || len(tools) != 1 {
+		t.Errorf("the dead server lists %d tools, %v", len(tools), err)
+	}
+}
+
+// Line 9: a burst of changes at a server reaches the agent as few
+// notifications, after which the list is the new one.
+func TestLine09Debounce(t *testing.T) {
+	u := &mcptest.Upstream{Versions: mcptest.LegacyVersions, Tools: []string{tool("a", "")}}
+	s := mcptest.StartSidecar(t, fmt.Sprintf("mcp_servers: {u: {url: %q}}", u.Start(t)))
+	a := &mcptest.Agent{URL: s.URL + "/u", Version: mcptest.Legacy}
+	if _, err := a.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := a.Get(t.Context())
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("GET: %v %v", resp, err)
+	}
+	defer resp.Body.Close()
+	changes := make(chan string, 100)
+	go changed(resp.Body, changes)
+	waitFor(t, "the sidecar to listen at the server", func() bool { return u.Push(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":"x"}}`) > 0 })
+	u.SetTools(tool("a", ""), tool("b", ""))
+	for range 30 {
+		u.Push(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	}
+	select {
+	case <-changes:
+	case <-time.After(10 * time.Second):
+		t.Fatal("no list_changed came")
+	}
+	waitFor(t, "the new list", func() bool {
+		tools, err := a.Tools(t.Context())
+		return err == nil && len(tools) == 2
+	})
+	if n := len(changes) + 1; n > 3 {
+		t.Errorf("30 changes in a burst came as %d notifications", n)
+	}
+}
+
+func changed(body io.Reader, changes chan<- string) {
+	for e := mcptest.NewEvents(body); e.Next(); {
+		if m := mcptest.Parse(e.Data); m.Method == "notifications/tools/list_changed" {
+			changes <- m.Method
+		}
+	}
+}
+
+// waitFor polls what the program gives no event for.
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	limit := time.After(10 * time.Second)
+	for !ok() {
+		select {
+		case <-limit:
+			t.Fatalf("waited 10 s for %s", what)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Line 10: questions of servers.
+func TestLine10Elicitation(t *testing.T) {
+	t.Skip("next: the server asks the client a question")
+}
+
+// Line 11: what the program declares to servers has no tools inside sampling.
+func TestLine11Sampling(t *testing.T) {
+	u := &mcptest.Upstream{Versions: mcptest.LegacyVersions, Tools: []string{tool("a", "")}}
+	s := mcptest.StartSidecar(t, fmt.Sprintf("mcp_servers: {u: {url: %q}}", u.Start(t)))
+	connect(t, s.URL+"/u", "u")
+	seen := u.Seen("initialize")
+	if len(seen) == 0 {
+		t.Fatal("no initialize arrived")
+	}
+	caps := mcptest.Member(seen[0].Params, "capabilities")
+	if inner := mcptest.Member(mcptest.Member(caps, "sampling"), "tools"); inner != nil {
+		t.Errorf("declared %s", caps)
+	}
+}
