@@ -178,11 +178,12 @@ func (s *Snapshot) Tools() iter.Seq2[Route, string] {
 	}
 }
 
-// Has reports whether the view has a capability: some server declared it, or
-// there are tools of ours.
+// Has reports whether the view has a capability: some server declared it, or may
+// yet, since nothing is known of it; or there are tools of ours. A legacy agent
+// asks once, so what may come must be declared.
 func (s *Snapshot) Has(capability string) bool {
 	for _, info := range s.infos {
-		if info != nil && info.Has(capability) {
+		if info == nil || info.Has(capability) {
 			return true
 		}
 	}

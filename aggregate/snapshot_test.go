@@ -319,12 +319,16 @@ func TestDigest(t *testing.T) {
 func TestHas(t *testing.T) {
 	a, b := source(t, "a"), source(t, "b")
 	a.Listing.Info.Capabilities = []byte(`{"resources":{},"logging":null}`)
-	b.Listing = nil
+	b.Listing.Info.Capabilities = []byte(`{}`)
 	s := Build(View{Sources: []Source{a, b}}, nil)
 	for capability, want := range map[string]bool{"resources": true, "tools": false, "logging": false, "prompts": false} {
 		if got := s.Has(capability); got != want {
 			t.Errorf("%s: got %v", capability, got)
 		}
+	}
+	b.Listing = nil
+	if !Build(View{Sources: []Source{a, b}}, nil).Has("prompts") {
+		t.Error("what a silent server may have is not declared")
 	}
 	if !Build(View{Sources: []Source{a}, Utilities: true}, nil).Has("tools") {
 		t.Error("utility tools do not count as tools")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
@@ -19,7 +20,7 @@ func (x *exchange) callTool(ctx context.Context) (answer, error) {
 	if err := x.checkCall(); err != nil {
 		return answer{}, err
 	}
-	route, ok := x.view.snapshot().Tool(name)
+	route, ok := x.routed(ctx, func(s Snapshot) (aggregate.Route, bool) { return s.Tool(name) })
 	if !ok {
 		return answer{}, unknown("tool", name)
 	}

@@ -17,7 +17,7 @@ func (x *exchange) getPrompt(ctx context.Context) (answer, error) {
 	if err := x.checkCall(); err != nil {
 		return answer{}, err
 	}
-	route, ok := x.view.snapshot().Prompt(name)
+	route, ok := x.routed(ctx, func(s Snapshot) (aggregate.Route, bool) { return s.Prompt(name) })
 	if !ok {
 		return answer{}, unknown("prompt", name)
 	}
@@ -36,7 +36,7 @@ func (x *exchange) readResource(ctx context.Context) (answer, error) {
 	if x.params.resumed != nil {
 		return answer{}, badParams("no question is open for this requestState")
 	}
-	route, ok := x.owner(uri)
+	route, ok := x.owner(ctx, uri)
 	if !ok {
 		return answer{}, x.noResource(uri)
 	}
@@ -48,12 +48,26 @@ func (x *exchange) readResource(ctx context.Context) (answer, error) {
 
 // owner finds who answers for a URI: by the lists, or else by the links that
 // this caller has been given.
-func (x *exchange) owner(uri string) (aggregate.Route, bool) {
-	if r, ok := x.view.snapshot().Resource(uri); ok {
-		return r, true
+func (x *exchange) owner(ctx context.Context, uri string) (aggregate.Route, bool) {
+	return x.routed(ctx, func(s Snapshot) (aggregate.Route, bool) {
+		if r, ok := s.Resource(uri); ok {
+			return r, true
+		}
+		server, ok := x.f.links.find(linkKey{x.caller.ID, x.view.Key, uri})
+		return aggregate.Route{Server: server, Inner: uri, Exposed: uri}, ok
+	})
+}
+
+// routed looks something up in the view. What is missing may be on its way while
+// servers are in their first connect: then it waits for them, as a list does,
+// and looks again. Hidden and unknown names wait alike.
+func (x *exchange) routed(ctx context.Context, find func(Snapshot) (aggregate.Route, bool)) (aggregate.Route, bool) {
+	r, ok := find(x.view.snapshot())
+	if ok || x.f.opt.ListWait == nil {
+		return r, ok
 	}
-	server, ok := x.f.links.find(linkKey{x.caller.ID, x.view.Key, uri})
-	return aggregate.Route{Server: server, Inner: uri, Exposed: uri}, ok
+	x.f.opt.ListWait(ctx, x.view.Key)
+	return find(x.view.snapshot())
 }
 
 func (x *exchange) noResource(uri string) *wire.Error {
@@ -86,7 +100,7 @@ func (x *exchange) complete(ctx context.Context) (answer, error) {
 		if err != nil {
 			return answer{}, err
 		}
-		r, ok := x.view.snapshot().Prompt(name)
+		r, ok := x.routed(ctx, func(s Snapshot) (aggregate.Route, bool) { return s.Prompt(name) })
 		if !ok {
 			return answer{}, unknown("prompt", name)
 		}
@@ -98,7 +112,7 @@ func (x *exchange) complete(ctx context.Context) (answer, error) {
 		}
 		r, ok := x.view.snapshot().Template(uri)
 		if !ok {
-			r, ok = x.owner(uri)
+			r, ok = x.owner(ctx, uri)
 		}
 		if !ok {
 			return answer{}, unknown("resource template", uri)

@@ -85,7 +85,7 @@ func appendCapabilities(dst []byte, s Snapshot, changes bool) []byte {
 	dst = append(dst, `"capabilities":{`...)
 	n := len(dst)
 	for _, c := range [...]string{"tools", "prompts", "resources", "completions", "logging"} {
-		if c != "tools" && !s.Has(c) {
+		if c != "tools" && s != Snapshot(nothing) && !s.Has(c) {
 			continue
 		}
 		if len(dst) > n {

@@ -419,11 +419,36 @@ func TestListWaits(t *testing.T) {
 	}
 }
 
+// A call that comes before its server waits for it, once: agents that kept their
+// list call at once after a restart of the sidecar.
+func TestCallWaitsForItsServer(t *testing.T) {
+	waits := 0
+	var w *world
+	w = newWorld(t, func(o *Options) {
+		o.ListWait = func(context.Context, string) {
+			waits++
+			w.build("default/late", "late", sources()[:1], 0)
+		}
+	})
+	w.keeper.Add("default", "late")
+	r := w.send("POST", "/mcp/late", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read-file","arguments":{}}}`)
+	if !strings.Contains(r.body, `"result"`) || waits != 1 {
+		t.Errorf("got %s after %d waits", r.body, waits)
+	}
+	r = w.send("POST", "/mcp/late", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nobody","arguments":{}}}`)
+	if !strings.Contains(r.body, "Unknown tool") || waits != 2 {
+		t.Errorf("got %s after %d waits", r.body, waits)
+	}
+}
+
 func TestViewBeforeItsFirstUpdate(t *testing.T) {
 	w := newWorld(t)
 	w.keeper.Add("default", "new")
 	r := w.send("POST", "/mcp/new", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 	wantJSON(t, "list", r.body, `{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}`)
+	if r := w.send("POST", "/mcp/new", initialize); !strings.Contains(r.body, `"prompts":{"listChanged":true}`) {
+		t.Errorf("what is not known yet may come, but is not declared: %s", r.body)
+	}
 }
 
 var _ Snapshot = (*aggregate.Snapshot)(nil)

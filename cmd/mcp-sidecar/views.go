@@ -138,8 +138,12 @@ func (v *views) sources(names ...string) []aggregate.Source {
 	out := make([]aggregate.Source, 0, len(names))
 	for _, name := range names {
 		p := v.policies[name]
+		st, _ := v.set.Status(name)
+		if st.State == upstream.Disabled {
+			continue
+		}
 		src := aggregate.Source{Server: name, Filter: p.filter, Namer: p.namer, ReadOnlyOnly: p.readOnly}
-		if st, _ := v.set.Status(name); !p.hide || st.State == upstream.Ready || st.State == upstream.Degraded {
+		if !p.hide || st.State == upstream.Ready || st.State == upstream.Degraded {
 			src.Listing = v.set.Listing(name)
 		}
 		out = append(out, src)

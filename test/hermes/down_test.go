@@ -62,7 +62,9 @@ func TestLine09Debounce(t *testing.T) {
 	defer resp.Body.Close()
 	changes := make(chan string, 100)
 	go changed(resp.Body, changes)
-	waitFor(t, "the sidecar to listen at the server", func() bool { return u.Push(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":"x"}}`) > 0 })
+	waitFor(t, "the sidecar to listen at the server", func() bool {
+		return u.Push(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":"x"}}`) > 0
+	})
 	u.SetTools(tool("a", ""), tool("b", ""))
 	for range 30 {
 		u.Push(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
