@@ -115,17 +115,6 @@ func (x *exchange) dispatch(ctx context.Context) (answer, error) {
 
 var emptyObject = []byte("{}")
 
-func (x *exchange) setLevel() (answer, error) {
-	l := levelOf(x.params.level)
-	if l < 0 {
-		return answer{}, badParams("level is none of the log levels")
-	}
-	if x.sess != nil {
-		x.sess.level.Store(int32(l))
-	}
-	return answer{result: emptyObject}, nil
-}
-
 // accept takes a notification or a response. Whatever it does not know, or
 // nobody waits for, it ignores.
 func (x *exchange) accept() {
@@ -159,6 +148,7 @@ func (x *exchange) do(ctx context.Context, server string, c *upstream.Call) (ups
 func (x *exchange) logLevel() string {
 	if x.modern {
 		if l := levelOf(x.params.meta.level); l >= 0 {
+			x.f.wish(l)
 			return levels[l]
 		}
 		return ""
@@ -200,9 +190,8 @@ func (x *exchange) wantsLog(params []byte) bool {
 		want := levelOf(x.params.meta.level)
 		return want >= 0 && l >= want
 	}
-	want := int32(defaultLevel)
-	if x.sess != nil && x.sess.level.Load() >= 0 {
-		want = x.sess.level.Load()
+	if x.sess != nil {
+		return x.sess.wants(l)
 	}
-	return int32(l) >= want
+	return l >= defaultLevel
 }

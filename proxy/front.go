@@ -53,6 +53,9 @@ type Options struct {
 	// Serial, if set, says which servers take one tool call at a time from one
 	// agent.
 	Serial func(server string) bool
+	// LogLevel, if set, is told of the least severe level that any agent wants
+	// of servers. It must not block.
+	LogLevel func(level string)
 	// Log gets what goes wrong. If nil, it is discarded.
 	Log *slog.Logger
 }
@@ -65,6 +68,7 @@ type Front struct {
 	budget   *budget
 	lanes    lanes
 	links    links
+	wanted   wanted
 	closing  chan struct{} // closed by Drain
 	drain    sync.Once
 	counts   counts

@@ -30,6 +30,8 @@ func (f *Front) listen(in *inbound) {
 		select {
 		case <-s.wake:
 			err = s.tell(st.message)
+		case msg := <-s.mail:
+			err = st.message(msg)
 		case <-beat.C:
 			err = st.comment()
 		case <-in.r.Context().Done():

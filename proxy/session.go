@@ -85,6 +85,7 @@ type session struct {
 	used    atomic.Int64  // unix nanoseconds
 	streams atomic.Int32  // open GET streams
 	wake    chan struct{} // holds a token while news waits
+	mail    chan []byte   // log messages of servers, whole
 	gone    chan struct{} // closed by the store when the session ends
 
 	news struct {
@@ -105,7 +106,7 @@ var changes = [3]string{
 
 func newSession(id string, c auth.Caller, v *View, version string) *session {
 	s := &session{id: id, caller: c, view: v, version: version,
-		wake: make(chan struct{}, 1), gone: make(chan struct{})}
+		wake: make(chan struct{}, 1), mail: make(chan []byte, waitingLogs), gone: make(chan struct{})}
 	s.level.Store(-1)
 	s.touch()
 	v.subscribe(s) // before the look: a change in between is told later

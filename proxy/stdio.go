@@ -203,7 +203,7 @@ func (p *pipe) open(ctx, reading context.Context, x *exchange) {
 	go p.tell(reading, p.sess)
 }
 
-// tell tells a legacy agent of changed lists until ctx ends.
+// tell tells a legacy agent of changed lists and what servers log until ctx ends.
 func (p *pipe) tell(ctx context.Context, s *session) {
 	defer p.calls.Done()
 	for {
@@ -213,6 +213,8 @@ func (p *pipe) tell(ctx context.Context, s *session) {
 				p.send(ctx, reply{head: b})
 				return nil
 			})
+		case msg := <-s.mail:
+			p.send(ctx, reply{head: msg})
 		case <-ctx.Done():
 			return
 		}

@@ -40,14 +40,11 @@ type View struct {
 	current atomic.Pointer[holder]
 
 	mu      sync.Mutex
-	subs    map[subscriber]struct{}
+	subs    map[*session]struct{}
 	pending bool // a flush is due
 }
 
 type holder struct{ Snapshot }
-
-// A subscriber hears that its view may have changed.
-type subscriber interface{ changed(s Snapshot) }
 
 // nothing is what a view offers before its first update.
 var nothing = aggregate.Build(aggregate.View{}, nil)
@@ -60,16 +57,16 @@ func (v *View) snapshot() Snapshot {
 	return nothing
 }
 
-func (v *View) subscribe(s subscriber) {
+func (v *View) subscribe(s *session) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.subs == nil {
-		v.subs = map[subscriber]struct{}{}
+		v.subs = map[*session]struct{}{}
 	}
 	v.subs[s] = struct{}{}
 }
 
-func (v *View) unsubscribe(s subscriber) {
+func (v *View) unsubscribe(s *session) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.subs, s)
@@ -90,14 +87,21 @@ func (v *View) update(s Snapshot) {
 func (v *View) flush() {
 	v.mu.Lock()
 	v.pending = false
-	subs := make([]subscriber, 0, len(v.subs))
-	for s := range v.subs {
-		subs = append(subs, s)
-	}
 	v.mu.Unlock()
-	for _, s := range subs {
+	for _, s := range v.listeners() {
 		s.changed(v.snapshot())
 	}
+}
+
+// listeners are the sessions on the view.
+func (v *View) listeners() []*session {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	out := make([]*session, 0, len(v.subs))
+	for s := range v.subs {
+		out = append(out, s)
+	}
+	return out
 }
 
 // A Keeper holds the current snapshot of every view. The zero value is empty.

@@ -138,7 +138,7 @@ func (o *owner) dial(ctx context.Context) (conn, error) {
 		if b == nil {
 			return nil, &Error{Server: o.srv.name, Kind: Config, Err: fmt.Errorf("no builtin server %q", r.Settings.Builtin)}
 		}
-		return dialBuiltin(ctx, o.srv.name, b, e)
+		return dialBuiltin(ctx, r, b, e)
 	case r.URL != nil:
 		return dialHTTP(ctx, r, e)
 	}

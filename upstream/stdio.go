@@ -88,26 +88,26 @@ func (p pipeIO) Write(b []byte) (int, error)        { return p.in.Write(b) }
 func (p pipeIO) SetWriteDeadline(t time.Time) error { return p.in.SetWriteDeadline(t) }
 
 // dialBuiltin starts a server that lives in this process and speaks as if it did not.
-func dialBuiltin(ctx context.Context, name string, b Builtin, e env) (conn, error) {
-	c := newBuiltinConn(ctx, name, b, e)
+func dialBuiltin(ctx context.Context, r *Resolved, b Builtin, e env) (conn, error) {
+	c := newBuiltinConn(ctx, r, b, e)
 	c.start()
-	if err := c.handshake(ctx, Auto, nil); err != nil {
+	if err := c.handshake(ctx, r.Protocol, r.EraHint); err != nil {
 		c.Close()
-		return nil, handshakeError(name, err)
+		return nil, handshakeError(r.Server, err)
 	}
 	return c, nil
 }
 
 // newBuiltinConn runs b at the other end of a pipe. Its life is the connection's,
 // not the dial's.
-func newBuiltinConn(ctx context.Context, name string, b Builtin, e env) *lineConn {
+func newBuiltinConn(ctx context.Context, r *Resolved, b Builtin, e env) *lineConn {
 	ours, theirs := net.Pipe()
 	s := &builtinRun{serve: b, gone: make(chan struct{})}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	go s.run(life, theirs)
 	return &lineConn{
-		server: name, settings: &Settings{}, e: e, io: ours,
-		scrub: func(s string) string { return s },
+		server: r.Server, settings: r.Settings, e: e, io: ours,
+		scrub: r.scrub,
 		why:   s.reason,
 		stop:  sync.OnceFunc(func() { ours.Close(); cancel(); within(s.gone, stopGrace) }),
 	}

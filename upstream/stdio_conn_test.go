@@ -70,7 +70,7 @@ func dial(t *testing.T, b Builtin) (*lineConn, *atomic.Int64, *heard) {
 	t.Helper()
 	var noise atomic.Int64
 	h := &heard{}
-	c, err := dialBuiltin(t.Context(), "srv", b, env{noise: func(n int) { noise.Add(int64(n)) }, notify: h.notify})
+	c, err := dialBuiltin(t.Context(), &Resolved{Server: "srv", Settings: &Settings{}}, b, env{noise: func(n int) { noise.Add(int64(n)) }, notify: h.notify})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestHandshake(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				start := time.Now()
-				c, err := dialBuiltin(ctx, "srv", b, env{})
+				c, err := dialBuiltin(ctx, &Resolved{Server: "srv", Settings: &Settings{}}, b, env{})
 				took := time.Since(start)
 				if tt.fault != "" {
 					if err == nil || !strings.Contains(err.Error(), tt.fault) || took < tt.took {
@@ -197,7 +197,7 @@ func TestHandshakeHint(t *testing.T) {
 
 // bare is a connection before its handshake.
 func bare(b Builtin, limit ...int) *lineConn {
-	c := newBuiltinConn(context.Background(), "srv", b, env{})
+	c := newBuiltinConn(context.Background(), &Resolved{Server: "srv", Settings: &Settings{}}, b, env{})
 	for _, n := range limit {
 		c.settings = &Settings{MaxMessageBytes: n}
 	}
@@ -387,7 +387,7 @@ func TestProgress(t *testing.T) {
 	})
 }
 
-// Log messages go to the only call that listens in the modern era, else to the Set.
+// Log messages go to the only call in flight, else to the Set.
 func TestLogMessages(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -396,7 +396,8 @@ func TestLogMessages(t *testing.T) {
 		toCall  bool
 		outside int
 	}{
-		{"legacy", legacy, 1, false, 1},
+		{"legacy", legacy, 1, true, 0},
+		{"legacy, two calls", legacy, 2, false, 1},
 		{"modern", modern, 1, true, 0},
 		{"modern, two calls", modern, 2, false, 1},
 	} {

@@ -224,25 +224,20 @@ func (c *lineConn) notified(method string, params []byte) {
 	}
 }
 
-// onlyListener is the call that a log message must belong to: in the modern era
-// they belong to one, but over stdio they do not say to which.
+// onlyListener is the call that a log message belongs to, as far as one can
+// tell: over stdio messages do not say, so it must be the only call in flight.
 func (c *lineConn) onlyListener() *pending {
-	if !c.modern.Load() {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var only *pending
-	for _, p := range c.pending {
-		if p.notes == nil {
-			continue
-		}
-		if only != nil {
-			return nil
-		}
-		only = p
+	if len(c.pending) != 1 {
+		return nil
 	}
-	return only
+	for _, p := range c.pending {
+		if p.notes != nil {
+			return p
+		}
+	}
+	return nil
 }
 
 func (c *lineConn) progressed(params []byte) {

@@ -33,11 +33,12 @@ type app struct {
 	callers *auth.Callers
 	front   *proxy.Front
 	health  *admin.Health
+	levels  chan string // the newest wish for a log level, for run to pass on
 }
 
 // assemble builds an app; nothing starts yet.
 func (p *program) assemble(cfg *config.Config) (*app, error) {
-	a := &app{cfg: cfg, log: newLogger(p.stderr, cfg.Log), callers: new(auth.Callers), health: new(admin.Health)}
+	a := &app{cfg: cfg, log: newLogger(p.stderr, cfg.Log), callers: new(auth.Callers), health: new(admin.Health), levels: make(chan string, 1)}
 	v, err := newViews(cfg, a.log)
 	if err != nil {
 		return nil, err
@@ -48,6 +49,7 @@ func (p *program) assemble(cfg *config.Config) (*app, error) {
 		Vars: cfg.Vars, Environ: p.env,
 		Builtins: map[string]upstream.Builtin{"demo": demo.Builtin},
 		OnChange: v.changed,
+		OnNotify: func(server, method string, params []byte) { a.front.Notify(defaultProfile, server, method, params) },
 	}
 	if exe, err := os.Executable(); err == nil {
 		opt.GuardCommand = []string{exe, "guard"}
@@ -71,7 +73,8 @@ func (a *app) newFront() *proxy.Front {
 	opt := proxy.Options{
 		Views: a.views.keeper, Upstreams: a.set, Callers: a.callers, Limits: a.cfg.Limits,
 		Version: version, ListWait: a.listWait, Log: a.log,
-		Serial: func(server string) bool { return serial[server] },
+		Serial:   func(server string) bool { return serial[server] },
+		LogLevel: a.wantLevel,
 	}
 	opt.Cleaner = a.views.cleaner
 	return proxy.New(opt)
@@ -91,10 +94,36 @@ func (a *app) listWait(ctx context.Context, view string) {
 // run keeps the servers, views and sessions until ctx ends and all are closed.
 func (a *app) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { upstream.ReapOrphans(ctx); return nil })
 	g.Go(func() error { return a.set.Run(ctx) })
 	g.Go(func() error { return a.views.run(ctx) })
 	g.Go(func() error { return a.front.Run(ctx) })
+	g.Go(func() error { return a.passLevels(ctx) })
 	return g.Wait()
+}
+
+// wantLevel leaves the newest wish for a log level.
+func (a *app) wantLevel(level string) {
+	select {
+	case <-a.levels:
+	default:
+	}
+	select {
+	case a.levels <- level:
+	default: // a newer one came in between
+	}
+}
+
+// passLevels tells servers which log level is wanted, until ctx ends.
+func (a *app) passLevels(ctx context.Context) error {
+	for {
+		select {
+		case level := <-a.levels:
+			a.set.SetLogLevel(ctx, level)
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // handler is what agents reach: Host and Origin first, then the front.

@@ -21,9 +21,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(mcptest.Run(m)) }
 
-// longEnv asks for the runs that do not fit into make test.
-const longEnv = "MCP_SIDECAR_LONG"
-
 // TestThroughSidecar runs every scored scenario of a revision against go-sdk's
 // everything-server, with the program between.
 func TestThroughSidecar(t *testing.T) {
@@ -39,9 +36,6 @@ func TestThroughSidecar(t *testing.T) {
 
 // TestThroughSidecarStdio does the same with the server as a child process.
 func TestThroughSidecarStdio(t *testing.T) {
-	if os.Getenv(longEnv) == "" {
-		t.Skip("part of make test-long: the HTTP run above covers the same scenarios")
-	}
 	s := mcptest.StartSidecar(t, config("command: "+everythingServer(t)))
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) { hold(t, revision, run(t, revision, s.URL)) })
@@ -51,9 +45,6 @@ func TestThroughSidecarStdio(t *testing.T) {
 // TestDirect shows what the server passes with nothing between: a scenario that
 // fails here says nothing about us.
 func TestDirect(t *testing.T) {
-	if os.Getenv(longEnv) == "" {
-		t.Skip("part of make test-long: the baseline changes only with the pinned versions")
-	}
 	server := everythingServer(t)
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {

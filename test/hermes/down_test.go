@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +50,9 @@ func TestLine08Down(t *testing.T) {
 // Line 9: a burst of changes at a server reaches the agent as few
 // notifications, after which the list is the new one.
 func TestLine09Debounce(t *testing.T) {
-	u := &mcptest.Upstream{Versions: mcptest.LegacyVersions, Tools: []string{tool("a", "")}}
+	u := &mcptest.Upstream{Versions: mcptest.LegacyVersions, Tools: []string{tool("a", "")}, Notes: map[string][]string{
+		"a": slices.Repeat([]string{`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`}, 30),
+	}}
 	s := mcptest.StartSidecar(t, fmt.Sprintf("mcp_servers: {u: {url: %q}}", u.Start(t)))
 	a := &mcptest.Agent{URL: s.URL + "/u", Version: mcptest.Legacy}
 	if _, err := a.Open(t.Context()); err != nil {
@@ -62,12 +65,9 @@ func TestLine09Debounce(t *testing.T) {
 	defer resp.Body.Close()
 	changes := make(chan string, 100)
 	go changed(resp.Body, changes)
-	waitFor(t, "the sidecar to listen at the server", func() bool {
-		return u.Push(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":"x"}}`) > 0
-	})
 	u.SetTools(tool("a", ""), tool("b", ""))
-	for range 30 {
-		u.Push(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	if _, err := a.Call(t.Context(), "a", "{}"); err != nil {
+		t.Fatal(err)
 	}
 	select {
 	case <-changes:
@@ -81,6 +81,25 @@ func TestLine09Debounce(t *testing.T) {
 	if n := len(changes) + 1; n > 3 {
 		t.Errorf("30 changes in a burst came as %d notifications", n)
 	}
+}
+
+// TestStandingStream is the same for a change that comes while no call runs.
+func TestStandingStream(t *testing.T) {
+	u := &mcptest.Upstream{Versions: mcptest.LegacyVersions, Tools: []string{tool("a", "")}}
+	s := mcptest.StartSidecar(t, fmt.Sprintf("mcp_servers: {u: {url: %q}}", u.Start(t)))
+	waitFor(t, "the sidecar to listen at the server", func() bool {
+		return u.Push(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":"x"}}`) > 0
+	})
+	u.SetTools(tool("a", ""), tool("b", ""))
+	u.Push(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	a := &mcptest.Agent{URL: s.URL + "/u", Version: mcptest.Legacy}
+	if _, err := a.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the new list", func() bool {
+		tools, err := a.Tools(t.Context())
+		return err == nil && len(tools) == 2
+	})
 }
 
 func changed(body io.Reader, changes chan<- string) {

@@ -32,6 +32,7 @@ func entry(name string, s *server, extra string) string {
 type probed struct {
 	tools   map[string]json.RawMessage
 	answers []mcptest.Message
+	asked   []mcptest.Message
 }
 
 func direct(t *testing.T, s *server) *probed {
@@ -42,6 +43,9 @@ func direct(t *testing.T, s *server) *probed {
 	}
 	for _, c := range s.calls {
 		out.answers = append(out.answers, p.ask(t, "tools/call", `{"name":`+jsonOf(c.tool)+`,"arguments":`+c.args+`}`))
+	}
+	for _, k := range s.asks {
+		out.asked = append(out.asked, p.ask(t, k.method, "{"+k.members+"}"))
 	}
 	return out
 }
@@ -75,6 +79,7 @@ func TestRealServers(t *testing.T) {
 					t.Fatal(err)
 				}
 				sameTools(t, a, d)
+				sameAsks(t, a, s, d)
 				if i == 0 || s.name != "sequential-thinking" { // it counts its calls
 					sameAnswers(t, a, s, d)
 				}
@@ -124,6 +129,36 @@ func sameAnswers(t *testing.T, a *mcptest.Agent, s *server, d *probed) {
 			t.Errorf("%s %s: no %q in %.300s", c.tool, c.args, c.holds, r.Raw)
 		}
 	}
+}
+
+// sameAsks compares what the other methods return.
+func sameAsks(t *testing.T, a *mcptest.Agent, s *server, d *probed) {
+	t.Helper()
+	for i, k := range s.asks {
+		r, err := a.Do(t.Context(), k.method, k.members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, want := string(r.Result), string(d.asked[i].Result)
+		if k.key != "" { // a list: entry by entry, since pages are ours
+			got, want = joined(r.Result, k.key), joined(d.asked[i].Result, k.key)
+		} else if a.Version == mcptest.Modern && want != "" {
+			// The era's own members come first, the server's follow unchanged.
+			got, want = got[max(0, len(got)-len(want)+1):], want[1:]
+		}
+		if got != want || want == "" {
+			t.Errorf("%s: %s %s:\n got %.600s\nwant %.600s", a.Version, k.method, k.members, got, want)
+		}
+	}
+}
+
+func joined(result []byte, key string) string {
+	var all []string
+	for _, e := range mcptest.Elements(mcptest.Member(result, key)) {
+		all = append(all, string(e))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
 }
 
 // seedNames holds the names of the aggregate: every tool of every server under

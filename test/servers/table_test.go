@@ -21,6 +21,7 @@ type server struct {
 	// tools is how many it has at least; the direct probe says the exact number.
 	tools int
 	calls []call
+	asks  []ask
 }
 
 // A call is one tool call that gives the same bytes every time.
@@ -29,6 +30,10 @@ type call struct {
 	// holds is part of the result's text.
 	holds string
 }
+
+// An ask is a request of another method; key is the member that holds the
+// entries of a list.
+type ask struct{ method, members, key string }
 
 // all returns the servers; work is a directory that they may write to.
 func all(t *testing.T, work string) []*server {
@@ -54,6 +59,13 @@ func all(t *testing.T, work string) []*server {
 			{"get-annotated-message", `{"messageType":"error","includeImage":true}`, "Error"},
 			{"get-resource-links", `{"count":3}`, "resource"},
 			{"echo", `{}`, "message"},
+		}, asks: []ask{
+			{"prompts/list", "", "prompts"},
+			{"prompts/get", `"name":"args-prompt","arguments":{"city":"Köln"}`, ""},
+			{"resources/list", "", "resources"},
+			{"resources/templates/list", "", "resourceTemplates"},
+			{"resources/read", `"uri":"demo://resource/static/document/architecture.md"`, ""},
+			{"completion/complete", `"ref":{"type":"ref/prompt","name":"completable-prompt"},"argument":{"name":"department","value":"E"}`, ""},
 		}},
 		{name: "filesystem", script: "@modelcontextprotocol/server-filesystem/dist/index.js", args: []string{files}, tools: 10, calls: []call{
 			{"read_text_file", `{"path":` + jsonOf(filepath.Join(files, "a.txt")) + `}`, "Grüße"},
