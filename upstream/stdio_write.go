@@ -39,8 +39,13 @@ func giveBuffer(b *[]byte) {
 // so all that are there stand between tokens, where a space means the same.
 func oneLine(b []byte) []byte {
 	for _, c := range []byte("\n\r") {
-		for i := bytes.IndexByte(b, c); i >= 0; i = bytes.IndexByte(b, c) {
-			b[i] = ' '
+		for at := 0; ; {
+			i := bytes.IndexByte(b[at:], c)
+			if i < 0 {
+				break
+			}
+			at += i + 1
+			b[at-1] = ' '
 		}
 	}
 	return append(b, '\n')
