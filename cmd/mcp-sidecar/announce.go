@@ -12,7 +12,7 @@ import (
 
 // announce prints, for people, where the endpoint is, how clients reach it and
 // what was found. Health says "started" when it is done.
-func (r *running) announce(ctx context.Context, tokenPath string, s serveFlags) {
+func (r *running) announce(ctx context.Context, tokenPath string) {
 	out := r.p.stderr
 	for i, addr := range r.cfg.Listen {
 		if strings.HasPrefix(addr, "unix:") {

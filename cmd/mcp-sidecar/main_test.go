@@ -37,6 +37,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("HOME", e.WorkDir+"/home")
 			e.Setenv("XDG_STATE_HOME", "")
+			e.Setenv("GORACE", "atexit_sleep_ms=0") // else each command takes a second more
 			e.Setenv("XDG_CONFIG_HOME", "")
 			return os.MkdirAll(e.WorkDir+"/home", 0o700)
 		},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -78,10 +79,12 @@ func (p *program) serveCmd() *cobra.Command {
 type running struct {
 	*app
 	p       *program
-	servers []*http.Server
+	servers []*http.Server // for agents
+	ops     *http.Server   // nil without ops_listen
 	addrs   []string
 	back    chan error // the servers, views and sessions ended
-	failed  chan error // a listener ended by itself
+	failed  chan error // a listener, or the agent on standard input, ended by itself
+	loops   sync.WaitGroup
 }
 
 func (p *program) serve(ctx context.Context, cfg *config.Config, s serveFlags) error {
@@ -105,9 +108,16 @@ func (p *program) serve(ctx context.Context, cfg *config.Config, s serveFlags) e
 	// their own.
 	backCtx, stopBack := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBack()
+	frontCtx, stopFront := context.WithCancel(ctx)
+	defer stopFront()
 	go func() { r.back <- a.run(backCtx) }()
-	go r.announce(ctx, tokenPath, s)
-	err = r.wait(ctx, s)
+	r.loops.Go(func() { r.announce(frontCtx, tokenPath) })
+	if s.stdio {
+		// Not among the loops: a read of standard input may not end before we do.
+		go func() { r.failed <- r.front.ServeStdio(frontCtx, p.stdin, p.stdout) }()
+	}
+	err = r.wait(ctx)
+	stopFront()
 	return errors.Join(err, r.stop(stopBack))
 }
 
@@ -160,11 +170,14 @@ func (r *running) bind() error {
 		if err != nil {
 			return errors.Join(err, closeAll(front))
 		}
-		r.start(r.health.Server(), l)
+		r.ops = r.health.Server()
+		r.start(r.ops, l)
 	}
 	h := r.handler(r.cfg.Listen)
 	for _, l := range front {
-		r.start(proxy.Server(h), proxy.LimitListener(l, r.cfg.Limits))
+		s := proxy.Server(h)
+		r.servers = append(r.servers, s)
+		r.start(s, proxy.LimitListener(l, r.cfg.Limits))
 	}
 	return nil
 }
@@ -177,8 +190,7 @@ func closeAll(ls []net.Listener) (err error) {
 }
 
 func (r *running) start(s *http.Server, l net.Listener) {
-	r.servers = append(r.servers, s)
-	go r.accept(s, l)
+	r.loops.Go(func() { r.accept(s, l) })
 }
 
 func (r *running) accept(s *http.Server, l net.Listener) {
@@ -189,16 +201,10 @@ func (r *running) accept(s *http.Server, l net.Listener) {
 
 // wait returns when it is time to stop: by a signal, the end of standard
 // input, or a listener that failed.
-func (r *running) wait(ctx context.Context, s serveFlags) error {
-	stdio := make(chan error, 1)
-	if s.stdio {
-		go func() { stdio <- r.front.ServeStdio(ctx, r.p.stdin, r.p.stdout) }()
-	}
+func (r *running) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case err := <-stdio:
-		return err
 	case err := <-r.failed:
 		return err
 	case err := <-r.back:
@@ -224,12 +230,17 @@ func (r *running) stop(stopBack context.CancelFunc) error {
 		}
 	}
 	stopBack()
+	var err error
 	select {
-	case err := <-r.back:
-		return err
+	case err = <-r.back:
 	case <-time.After(backWait):
-		return errors.New("some servers did not end in time")
+		err = errors.New("some servers did not end in time")
 	}
+	if r.ops != nil { // last, so that readiness tells of the drain
+		r.ops.Close()
+	}
+	r.loops.Wait()
+	return err
 }
 
 func cancelOn(ctx context.Context, sig <-chan os.Signal, cancel context.CancelFunc) {

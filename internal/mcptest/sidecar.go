@@ -114,6 +114,15 @@ func StartSidecar(t testing.TB, config string, args ...string) *Sidecar {
 // state directory.
 func StartServe(t testing.TB, args ...string) *Sidecar {
 	t.Helper()
+	s := LaunchServe(t, args...)
+	s.wait(t, "/startupz")
+	return s
+}
+
+// LaunchServe is StartServe for those who want to see how the servers start: it
+// returns as soon as the listeners are open.
+func LaunchServe(t testing.TB, args ...string) *Sidecar {
+	t.Helper()
 	port, ops := FreePort(t), FreePort(t)
 	s := &Sidecar{
 		Base: fmt.Sprintf("http://127.0.0.1:%d", port),
@@ -136,16 +145,16 @@ func StartServe(t testing.TB, args ...string) *Sidecar {
 		cmd.Wait()
 	}()
 	t.Cleanup(func() { s.stop(t, cmd.Process) })
-	s.wait(t)
+	s.wait(t, "/livez")
 	return s
 }
 
-// wait polls /startupz: the process has no other way to tell.
-func (s *Sidecar) wait(t testing.TB) {
+// wait polls a probe: the process has no other way to tell.
+func (s *Sidecar) wait(t testing.TB, probe string) {
 	t.Helper()
 	limit := time.After(startLimit)
 	for {
-		if s.answers("/startupz") {
+		if s.answers(probe) {
 			return
 		}
 		select {
