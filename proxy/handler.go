@@ -65,12 +65,12 @@ func notAllowed(w http.ResponseWriter) {
 	http.Error(w, "this endpoint takes POST, and GET and DELETE within a session", http.StatusMethodNotAllowed)
 }
 
-// view finds the view of an exact path: /mcp, /mcp/, /mcp/<server>, and the
-// same behind /p/<profile>. Nothing is cleaned or redirected.
+// view finds the view of an exact path: /mcp, /mcp/<server>, either with a slash
+// at its end, and the same behind /p/<profile>. Nothing is cleaned or redirected.
 func (f *Front) view(u *url.URL) (*View, bool) {
 	path := u.Path
 	if u.RawPath != "" { // an encoding other than the usual one
-		return nil, false
+		path = u.RawPath
 	}
 	profile := "default"
 	if rest, ok := strings.CutPrefix(path, "/p/"); ok {
@@ -86,10 +86,26 @@ func (f *Front) view(u *url.URL) (*View, bool) {
 		return nil, false
 	case server == "" || server == "/":
 		return f.opt.Views.View(profile, "")
-	case server[0] != '/' || strings.IndexByte(server[1:], '/') >= 0:
+	case server[0] != '/':
 		return nil, false
 	}
-	return f.opt.Views.View(profile, server[1:])
+	server = strings.TrimSuffix(server[1:], "/")
+	if strings.IndexByte(server, '/') >= 0 {
+		return nil, false
+	}
+	if u.RawPath != "" {
+		if server, ok = slashed(server); !ok {
+			return nil, false
+		}
+	}
+	return f.opt.Views.View(profile, server)
+}
+
+// slashed reads the segment of a server with a slash in its name, which only an
+// unusual encoding of the path can carry. One spelling of it is right.
+func slashed(segment string) (name string, ok bool) {
+	name, err := url.PathUnescape(segment)
+	return name, err == nil && strings.Contains(name, "/") && url.PathEscape(name) == segment
 }
 
 // post serves one message, or a batch of them.

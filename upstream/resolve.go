@@ -127,6 +127,7 @@ func (r *Resolved) http(v Vars) error {
 		return err
 	}
 	r.URL, r.Socket = u, socket
+	r.keepURL()
 	r.Header, err = buildHeader(r.Settings.Headers)
 	if err != nil {
 		return err

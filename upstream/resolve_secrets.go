@@ -2,12 +2,17 @@ package upstream
 
 import (
 	"cmp"
+	"net/url"
 	"slices"
 	"strings"
 )
 
 // shortestSecret keeps scrub from eating "1" and "on" out of every line.
 const shortestSecret = 4
+
+// longValue is from where on a value of a URL's query is taken for a secret,
+// whatever its name is.
+const longValue = 8
 
 // keepReferred remembers what a reference brought in, unless its name belongs to
 // the baseline that no server treats as a secret, such as PATH and HOME.
@@ -31,9 +36,41 @@ func (r *Resolved) keepConfigured() {
 			r.keepSecret(token)
 		}
 	}
+	for i, a := range r.Settings.Args {
+		if i > 0 && strings.HasPrefix(r.Settings.Args[i-1], "-") && looksSecret(r.Settings.Args[i-1]) {
+			r.keepSecret(a)
+		}
+		if name, v, ok := strings.Cut(a, "="); ok && looksSecret(name) {
+			r.keepSecret(v)
+		}
+	}
+	if id := r.Settings.IdentityHeader; id != nil {
+		r.keepSecret(id.Value)
+	}
 	r.keepSecret(r.Settings.OAuth.ClientSecret)
 	if len(r.Settings.ClientCert) > 2 {
 		r.keepSecret(r.Settings.ClientCert[2])
+	}
+}
+
+// keepURL remembers the parts of the URL that are no address: servers and the
+// proxies before them like to quote it.
+func (r *Resolved) keepURL() {
+	if pass, ok := r.URL.User.Password(); ok {
+		r.keepSecret(pass)
+	}
+	for part := range strings.SplitSeq(r.URL.RawQuery, "&") {
+		name, v, ok := strings.Cut(part, "=")
+		if !ok {
+			v = name
+		}
+		if len(v) < longValue && !looksSecret(name) {
+			continue
+		}
+		r.keepSecret(v)
+		if plain, err := url.QueryUnescape(v); err == nil {
+			r.keepSecret(plain)
+		}
 	}
 }
 

@@ -131,6 +131,7 @@ var Faults = map[string]Fault{
 	"html 200":               Body("text/html", "<html>Sign in</html>"),
 	"json cut off":           Body("application/json", `{"jsonrpc":"2.0","id":$ID,"result":{`),
 	"other id":               Body("application/json", `{"jsonrpc":"2.0","id":"nobody","result":{}}`),
+	"other id in stream":     Stream("data: {\"jsonrpc\":\"2.0\",\"id\":\"nobody\",\"result\":{}}\n\n"),
 	"id of another type":     Body("application/json", `{"jsonrpc":"2.0","id":[$ID],"result":{}}`),
 	"no answer in stream":    Stream(": nothing\n\n"),
 	"stream cut off":         Stream("data: {\"jsonrpc\":\"2.0\","),

@@ -39,7 +39,11 @@ var crossings = []crossing{
 	{name: "base64 without padding", sent: `"result":{"content":[{"type":"image","data":"QUJD-_8","mimeType":"image/png"}]}`},
 	{name: "escapes", sent: `"result":{"content":[{"type":"text","text":"\u0041\/\n\t\"\\ \u00e9 <>&"}]}`},
 	{name: "white space between tokens", sent: `"result":{ "content" : [ { "type" : "text" ,"text":"a" } ] , "n" : 1 }`},
-	{name: "text of other scripts", sent: `"result":{"content":[{"type":"text","text":"Grüße 日本語 עברית 👩‍👩‍👧 🏴󠁧󠁢󠁳󠁣󠁴󠁿 क्‍ष"}]}`},
+	{name: "text of other scripts", sent: `"result":{"content":[{"type":"text","text":"Grüße 日本語 עברית ` +
+		"\U0001F469\u200d\U0001F469\u200d\U0001F467 " + // a family
+		"\U0001F3F4\U000E0067\U000E0062\U000E0073\U000E0063\U000E0074\U000E007F " + // the flag of Scotland
+		"\u0915\u094d\u200d\u0937" + // a half form in Devanagari
+		`"}]}`},
 	{
 		name:   "lone surrogate",
 		sent:   `"result":{"content":[{"type":"text","text":"a\ud800b"}]}`,

@@ -114,7 +114,7 @@ func excludedIsUnknown(t *testing.T) {
 	other := &mcptest.Upstream{Tools: []string{tool("a")}}
 	s := serve(t, at("u", u.Start(t), "tools: {exclude: [secret, 'Secret*']}"), at("other", other.Start(t)))
 	eachEra(t, s.URL, func(t *testing.T, a *mcptest.Agent) {
-		for _, name := range []string{"mcp_u_secret", "secret", "MCP_U_SECRET", "mcp_u_Secret", "mcp_u_Secret_2", "u/secret", "mcp__u__secret", " mcp_u_secret", "mcp_u_nothing"} {
+		for _, name := range []string{"mcp_u_secret", "secret", "MCP_U_SECRET", "mcp_u_Secret", "mcp_u_Secret_2", "u/secret", "mcp__u__secret", "mcp_u_nothing"} {
 			refused(t, a, "tools/call", `"name":"`+name+`","arguments":{}`, "Unknown tool: "+name)
 		}
 		refused(t, a, "prompts/get", `"name":"p"`, "Unknown prompt: p")
@@ -325,21 +325,23 @@ func oneShotClient(t *testing.T) {
 
 func perServerEndpoints(t *testing.T) {
 	a, b := &mcptest.Upstream{Tools: []string{tool("x")}}, &mcptest.Upstream{Tools: []string{tool("x")}}
-	s := serve(t, at("git", a.Start(t), `naming: "{server}__{tool}"`), at("git_hub", b.Start(t)))
-	lists(t, open(t, s.URL, mcptest.Modern), "git__x", "mcp_git_hub_x")
-	for _, url := range []string{s.URL + "/git", s.URL + "/git/", s.URL + "/git_hub"} {
+	s := serve(t, at("git", a.Start(t), `naming: "{server}__{tool}"`), at("git_hub", b.Start(t)), at("a/b", b.Start(t)))
+	lists(t, open(t, s.URL, mcptest.Modern), "git__x", "mcp_git_hub_x", "mcp_a_b_x")
+	for _, url := range []string{s.URL + "/git", s.URL + "/git/", s.URL + "/git_hub", s.URL + "/a%2Fb"} {
 		works(t, open(t, url, mcptest.Modern), "x")
 	}
-	if len(a.Seen("tools/call")) != 2 || len(b.Seen("tools/call")) != 1 {
+	if len(a.Seen("tools/call")) != 2 || len(b.Seen("tools/call")) != 2 {
 		t.Error("a name that begins another one is taken for it")
 	}
-	resp, err := http.Post(s.URL+"/gi", "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusNotFound {
-		t.Errorf("a server that is not there: HTTP %d", resp.StatusCode)
+	for _, path := range []string{"/gi", "/a/b", "/%67it", "/a%2fb", "/git%2F", "/..%2Fgit"} {
+		resp, err := http.Post(s.URL+path, "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: HTTP %d", path, resp.StatusCode)
+		}
 	}
 }
 

@@ -228,7 +228,7 @@ func cancel(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("the agent's request stays open")
 	}
-	fails(t, a, "mcp_v_slower", `"v"`, "MCPS-TIMEOUT", "timeout")
+	fails(t, a, "mcp_v_slower", `"v"`, "MCPS-TIMEOUT", "1s")
 	cancelled(t, u, "slower", 2)
 	if n := len(u.Seen("tools/call")); n != 2 {
 		t.Errorf("the server saw %d calls, want 2: none is repeated", n)

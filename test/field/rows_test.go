@@ -1,6 +1,7 @@
 package field
 
 import (
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -23,6 +24,8 @@ const (
 func TestMain(m *testing.M) {
 	os.Setenv("FIELD_SECRET", leak)
 	os.Setenv("FTP_PROXY", leakProxy)
+	flag.Parse()
+	flag.Set("test.parallel", "8") // the tests wait for processes more than they compute
 	os.Exit(mcptest.Run(m))
 }
 

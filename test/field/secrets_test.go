@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -52,11 +53,11 @@ func secretWorld(t *testing.T, d *dir) *canaries {
 	d.write(t, ".env", "FROM_ENV_FILE="+c.one()+"\n", 0o600)
 	file := d.write(t, "secret", c.one()+"\n", 0o600)
 	key := d.write(t, "key.pem", "-----BEGIN PRIVATE KEY-----\n"+c.one()+"\n", 0o600)
-	stderrs := `echo "cannot log in with $KEY and $1" >&2; exit 3`
+	stderrs := `echo "cannot log in with $KEY and $2" >&2; exit 3`
 	entries := []string{
 		at("userinfo", "http://user:"+c.one()+"@"+refused),
 		at("query", "http://"+refused+"?api_key="+c.one()+"&x=1"),
-		at("silent", "http://u2:"+c.one()+"@"+hole+"?token="+c.one(), "connect_timeout: 2", "headers: {X-Key: "+c.one()+"}"),
+		at("silent", "http://u2:"+c.one()+"@"+hole+"?token="+c.one(), "connect_timeout: 1", "headers: {X-Key: "+c.one()+"}"),
 		at("denied", denied.Start(t)+"?k="+c.one(), `headers: {Authorization: "Bearer `+c.one()+`", X-Key: "${FROM_ENV_FILE}"}`),
 		at("parrot", repeats+"?secret="+c.one(), "headers: {X-Key: "+c.one()+"}"),
 		at("good", good.Start(t)+"?k="+c.one(), "timeout: 1", `headers: {X-Key: "${file:`+file+`}", Cookie: "s=`+c.one()+`"}`, "identity_header: {name: X-Who, value: "+c.one()+"}"),
@@ -64,8 +65,8 @@ func secretWorld(t *testing.T, d *dir) *canaries {
 		at("cert", "https://"+refused, "client_cert: ["+key+", "+key+", "+c.one()+"]"),
 		at("unresolved", "https://"+refused+"/${FIELD_NOWHERE}?k="+c.one()),
 		"  missing: {command: no-such-program, args: [--token, " + c.one() + "], env: {KEY: " + c.one() + "}}\n",
-		fmt.Sprintf("  dies: {command: sh, args: %s, env: {KEY: %s}}\n", jsonOf([]string{"-c", stderrs, "x", c.one()}), c.one()),
-		fmt.Sprintf("  noise: {command: sh, args: %s, env: {KEY: %s}, connect_timeout: 2}\n", jsonOf([]string{"-c", `echo "token $KEY"; sleep 100`}), c.one()),
+		fmt.Sprintf("  dies: {command: sh, args: %s, env: {KEY: %s}}\n", jsonOf([]string{"-c", stderrs, "x", "--api-key", c.one()}), c.one()),
+		fmt.Sprintf("  noise: {command: sh, args: %s, env: {KEY: %s}, connect_timeout: 1}\n", jsonOf([]string{"-c", `echo "token $KEY"; sleep 100`}), c.one()),
 	}
 	d.write(t, "c.yaml", "mcp_servers:\n"+strings.Join(entries, ""), 0o600)
 	d.write(t, "token", c.one()+"-front-token\n", 0o600)
@@ -88,15 +89,17 @@ func secrets(t *testing.T) {
 	wrong := &mcptest.Agent{URL: s.URL, Token: "wrong"}
 	c.in(t, "a refusal", converse(t, wrong))
 	c.in(t, "a health page", health(t, s))
-	for _, args := range [][]string{
-		{"check"}, {"check", "--json"}, {"check", "-v"}, {"tools", "-v"}, {"call", "mcp_good_bad", "-v"}, {"call", "mcp_good_slow"}, {"call", "mcp_good_ok", "--json"},
-	} {
-		stdout, stderr, _ := command(t, append(args, "--config", d.path("c.yaml"))...)
-		if stdout+stderr == "" {
-			t.Errorf("%v says nothing", args)
-		}
-		c.in(t, strings.Join(args, " "), stdout+stderr)
+	var wg sync.WaitGroup
+	for _, args := range [][]string{{"check"}, {"check", "--json"}, {"check", "-v"}, {"tools", "-v"}, {"call", "mcp_good_bad", "-v"}, {"call", "mcp_good_ok", "--json"}} {
+		wg.Go(func() {
+			stdout, stderr, _ := command(t, append(args, "--config", d.path("c.yaml"))...)
+			if stdout+stderr == "" {
+				t.Errorf("%v says nothing", args)
+			}
+			c.in(t, strings.Join(args, " "), stdout+stderr)
+		})
 	}
+	wg.Wait()
 	end(t, s, syscall.SIGTERM)
 	if !strings.Contains(s.Log(), "level=DEBUG") {
 		t.Error("the log is not at debug level")

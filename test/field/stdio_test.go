@@ -15,8 +15,10 @@ import (
 const (
 	// plain notes its process and becomes the server.
 	plain = `echo $$ >> "$PIDS"; exec "$SERVER"`
-	// family starts a helper first, which knows no end, and ignores polite requests.
-	family = `trap '' TERM; sleep 1000 & echo $! >> "$PIDS"; echo $$ >> "$PIDS"; "$SERVER"`
+	// family starts a helper first, which knows no end.
+	family = `sleep 1000 & echo $! >> "$PIDS"; echo $$ >> "$PIDS"; exec "$SERVER"`
+	// stubborn is a family that ignores polite requests.
+	stubborn = `trap '' TERM; ` + family
 	// strict ends at a first message that is not initialize.
 	strict = `echo $$ >> "$PIDS"; read -r line; case "$line" in *'"method":"initialize"'*) { printf '%s\n' "$line"; cat; } | "$SERVER";; *) exit 1;; esac`
 	// dump writes its environment down.
@@ -43,15 +45,13 @@ func end(t *testing.T, s *mcptest.Sidecar, sig syscall.Signal) {
 func oneChild(t *testing.T) {
 	d := newDir(t)
 	u := &mcptest.Upstream{Tools: []string{tool("a")}, Delays: map[string]time.Duration{"server/discover": 300 * time.Millisecond}}
-	s := serveWith(t, "list_wait: 0\n", d.shell(t, "u", u, family))
+	s := mcptest.LaunchServe(t, "--config", d.write(t, "c.yaml", "mcp_servers:\n"+d.shell(t, "u", u, stubborn), 0o600), "--insecure-no-auth")
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			a := &mcptest.Agent{URL: s.URL + "/u"}
-			for range 2 {
-				if _, err := a.Call(t.Context(), "a", "{}"); err != nil {
-					t.Error(err)
-				}
+			r, err := (&mcptest.Agent{URL: s.URL + "/u"}).Call(t.Context(), "a", "{}")
+			if err != nil || r.Content() != "{}" {
+				t.Errorf("a first call: %v %+v", err, r)
 			}
 		})
 	}
@@ -69,7 +69,7 @@ func TestSIGKILL(t *testing.T) {
 	t.Parallel()
 	d := newDir(t)
 	u := &mcptest.Upstream{Tools: []string{tool("a")}}
-	s := serve(t, d.shell(t, "one", u, family), d.shell(t, "two", u, plain))
+	s := serve(t, d.shell(t, "one", u, stubborn), d.shell(t, "two", u, plain))
 	a := open(t, s.URL, mcptest.Modern)
 	works(t, a, "mcp_one_a")
 	works(t, a, "mcp_two_a")
@@ -84,7 +84,7 @@ func TestSIGKILL(t *testing.T) {
 func respawns(t *testing.T) {
 	d := newDir(t)
 	u := &mcptest.Upstream{Tools: []string{tool("a")}}
-	s := serve(t, d.shell(t, "u", u, strings.Replace(family, `"$SERVER"`, `exec "$SERVER"`, 1)))
+	s := serve(t, d.shell(t, "u", u, family))
 	a := open(t, s.URL, mcptest.Legacy)
 	for i := 1; i <= 3; i++ {
 		waitFor(t, "the server", func() bool { return len(d.pids()) == 2*i && !call(t, a, "mcp_u_a", "{}").IsToolError() })
@@ -167,7 +167,7 @@ func diesBeforeInitialize(t *testing.T) {
 	config := d.write(t, "c.yaml", "mcp_servers:\n"+bad, 0o600)
 	start := time.Now()
 	_, stderr, err := command(t, "tools", "--config", config)
-	if err == nil || !strings.Contains(stderr, "DATABASE_URL is not set") || !strings.Contains(stderr, "exit status 7") {
+	if err == nil || !strings.Contains(stderr, "DATABASE_URL is not set") || !strings.Contains(stderr, "status 7") {
 		t.Errorf("tools: %v\n%s", err, stderr)
 	}
 	if d := time.Since(start); d > 8*time.Second {
@@ -188,7 +188,7 @@ func cannotSpawn(t *testing.T) {
 		lists(t, a, "mcp_good_a")
 		works(t, a, "mcp_good_a")
 	})
-	for _, words := range []string{"is not on the server's PATH", "/no/such/program", "is not executable", "/no/such/folder"} {
+	for _, words := range []string{"is not on the server's PATH", "/no/such/program", "is not marked executable", "/no/such/folder"} {
 		waitLog(t, s, words)
 	}
 }
@@ -287,7 +287,7 @@ func placeholders(t *testing.T) {
 	u := &mcptest.Upstream{Tools: []string{tool("a")}}
 	d := newDir(t)
 	s := serve(t, at("u", u.Start(t), `headers: {Authorization: "Bearer ${FIELD_NOWHERE}"}`),
-		d.shell(t, "v", u, plain, "cwd: ${FIELD_NOWHERE_ELSE}"), at("good", u.Start(t)))
+		d.shell(t, "v", u, plain, `cwd: "${FIELD_NOWHERE_ELSE}"`), at("good", u.Start(t)))
 	lists(t, open(t, s.URL, mcptest.Legacy), "mcp_good_a")
 	waitLog(t, s, "FIELD_NOWHERE")
 	waitLog(t, s, "FIELD_NOWHERE_ELSE")
@@ -312,22 +312,19 @@ func stringArguments(t *testing.T) {
 }
 
 func largeLines(t *testing.T) {
-	mega := func(n int) string { return text(strings.Repeat("x", n<<20)) }
-	u := &mcptest.Upstream{
-		Tools:   []string{tool("5"), tool("12"), tool("20"), tool("a")},
-		Answers: map[string]string{"5": mega(5), "12": mega(12), "20": mega(20)},
-	}
+	const size = 5 << 20
+	u := &mcptest.Upstream{Tools: []string{tool("big"), tool("a")}, Answers: map[string]string{"big": text(strings.Repeat("x", size))}}
 	d := newDir(t)
-	s := serve(t, d.shell(t, "u", u, plain))
-	a := open(t, s.URL+"/u", mcptest.Modern)
-	if r := call(t, a, "5", "{}"); len(r.Content()) != 5<<20 {
-		t.Errorf("5 MiB: %.300s", r.Body)
+	s := serve(t, d.shell(t, "wide", u, plain), d.shell(t, "narrow", u, plain, "max_message_bytes: 2000000"))
+	wide, narrow := open(t, s.URL+"/wide", mcptest.Modern), open(t, s.URL+"/narrow", mcptest.Legacy)
+	if r := call(t, wide, "big", "{}"); len(r.Content()) != size {
+		t.Errorf("5 MiB in one line: %.300s", r.Body)
 	}
-	fails(t, a, "12", `server "u"`, "answer_bytes", "MCPS-TOO-LARGE")
-	fails(t, a, "20", `server "u"`, "MCPS-TOO-LARGE")
-	works(t, a, "a")
-	if n := len(d.pids()); n != 1 {
-		t.Errorf("%d processes were started, want 1", n)
+	fails(t, narrow, "big", `server "narrow"`, "max_message_bytes", "MCPS-TOO-LARGE")
+	works(t, wide, "a")
+	works(t, narrow, "a")
+	if n := len(d.pids()); n != 2 {
+		t.Errorf("%d processes were started, want 2", n)
 	}
 }
 

@@ -1,10 +1,11 @@
 // Command suites runs test suites one after the other, says how long each took
 // and what was skipped and why, and ends with one line of counts.
 //
-//	suites [-limit 12m] [-tally FILE] [-fail REASON] 'NAME: go test arguments' ...
+//	suites [-limit 12m] [-tally FILE [-more]] [-fail REASON] 'NAME: go test arguments' ...
 //
 // With -tally the counts go on from those in FILE and are kept there, so that
-// several runs end with one total. -fail counts a failure that is no test's.
+// several runs end with one total; -more leaves the total to the next run.
+// -fail counts a failure that is no test's.
 //
 // Only leaves are counted: a test with subtests is what its subtests are. A
 // package that does not build, and a suite that runs out of time, is a failure.
@@ -32,6 +33,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	fs.SetOutput(stderr)
 	limit := fs.Duration("limit", 12*time.Minute, "how long one suite may take")
 	file := fs.String("tally", "", "file that carries the counts from one run to the next")
+	more := fs.Bool("more", false, "another run goes on from -tally: leave the counts to it")
 	fail := fs.String("fail", "", "count one failure, for this reason")
 	if fs.Parse(args) != nil || fs.NArg() == 0 && *fail == "" {
 		return 2
@@ -54,7 +56,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "--- %s: %d passed, %d failed, %d skipped in %.1f s\n\n", name, t.Passed, t.Failed, len(t.Skipped), t.Took.Seconds())
 		all.add(t)
 	}
-	all.report(stdout)
+	if !*more {
+		all.report(stdout)
+	}
 	if err := all.save(*file); err != nil {
 		fmt.Fprintln(stderr, err)
 		return 2
