@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
@@ -141,7 +142,7 @@ func (x *exchange) deliver(server string, resp upstream.Response) (answer, error
 		return x.trouble(server, troubles[upstream.TooLarge], &upstream.Error{Server: server, Kind: upstream.TooLarge, Err: err})
 	}
 	if resp.Error != nil {
-		return answer{failure: x.f.clean(relayError(resp.Error, x.modern), resp.Flags)}, nil
+		return x.failure(server, resp)
 	}
 	if wire.Kindof(resp.Result) != '{' {
 		return x.trouble(server, troubles[upstream.Protocol], nil)

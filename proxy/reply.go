@@ -36,6 +36,8 @@ type answer struct {
 	open, end string
 	// failure is a raw error object and excludes the others.
 	failure []byte
+	// status is that of the HTTP answer to a failure; zero is 200.
+	status int
 }
 
 var brace = []byte("}")
@@ -45,7 +47,7 @@ func (a *answer) reply(id []byte) reply {
 	head := append(make([]byte, 0, 64+len(id)+len(a.front)+len(a.open)), `{"jsonrpc":"2.0","id":`...)
 	head = append(head, id...)
 	if a.failure != nil {
-		return reply{head: append(head, `,"error":`...), mid: a.failure, tail: brace}
+		return reply{head: append(head, `,"error":`...), mid: a.failure, tail: brace, status: a.status}
 	}
 	head = append(head, `,"result":`...)
 	mid := a.result

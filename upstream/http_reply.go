@@ -129,7 +129,7 @@ func (x *exchange) answer(m *wire.Message) (Response, error) {
 		if wire.Kindof(m.Err) != '{' {
 			return out, x.fail(Protocol, errors.New("answered an error that is no object"))
 		}
-		if code := rpcCode(m.Err); x.s.era == Modern && ofThisHop(code) {
+		if code := rpcCode(m.Err); x.s.era == Modern && x.ofThisHop(code) {
 			return out, x.fail(Protocol, x.refusal(http.StatusOK, code, m.Err))
 		}
 		out.Result, out.Error = nil, m.Err
@@ -145,9 +145,16 @@ func orNull(id []byte) string {
 }
 
 // ofThisHop is true for errors that speak about the request as we framed it. They
-// would mislead the agent, which framed another one.
-func ofThisHop(code int) bool {
-	return code == wire.CodeHeaderMismatch || code == wire.CodeMissingCapability || code == wire.CodeUnsupportedVersion
+// would mislead the agent, which framed another one. That a capability is missing
+// is for the agent to know, but in the handshake it is about us.
+func (x *exchange) ofThisHop(code int) bool {
+	switch code {
+	case wire.CodeHeaderMismatch, wire.CodeUnsupportedVersion:
+		return true
+	case wire.CodeMissingCapability:
+		return x.call.Method == "server/discover"
+	}
+	return false
 }
 
 func (x *exchange) refusal(status, code int, obj []byte) *statusError {

@@ -26,7 +26,7 @@ func (x *exchange) refused(resp *http.Response, body io.Reader, length int64) (R
 	if e := x.sessionLost(resp, b, match); e != nil {
 		return Response{}, e
 	}
-	if code := rpcCode(obj); obj != nil && (x.s.era == Modern && ofThisHop(code) || !match) {
+	if code := rpcCode(obj); obj != nil && (x.s.era == Modern && x.ofThisHop(code) || !match) {
 		e := x.describe(resp, b)
 		e.code = code
 		return Response{}, x.failStatus(resp, e)
