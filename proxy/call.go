@@ -200,3 +200,31 @@ func uncached(a answer) answer {
 	a.front += `"ttlMs":` + ttl + `,"cacheScope":"private",`
 	return a
 }
+
+// failure passes a server's error on. That a capability is missing concerns the
+// modern agent that did not declare it; one that did hears what we cannot do.
+func (x *exchange) failure(server string, resp upstream.Response) (answer, error) {
+	a := answer{failure: x.f.clean(relayError(resp.Error, x.modern), resp.Flags)}
+	if code, _ := wire.Get(resp.Error, "code"); string(code) != "-32021" || !x.modern {
+		return a, nil
+	}
+	if !lacks(x.params.meta.caps, resp.Error) {
+		return x.trouble(server, unsupportedTrouble, nil)
+	}
+	a.failure, a.status = x.f.clean(resp.Error, resp.Flags), http.StatusBadRequest
+	return a, nil
+}
+
+// lacks reports whether a server's error asks for a capability that declared
+// does not have. An error that names none is believed.
+func lacks(declared, object []byte) bool {
+	data, _ := wire.Get(object, "data")
+	required, ok := wire.Get(data, "requiredCapabilities")
+	missing := !ok || isEmpty(required)
+	wire.Each(required, func(key, _ []byte) bool {
+		_, has := wire.Get(declared, string(key))
+		missing = missing || !has
+		return !missing
+	})
+	return missing
+}

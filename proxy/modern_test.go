@@ -331,3 +331,28 @@ func TestCodesHavePages(t *testing.T) {
 		t.Errorf("%d pages for %d codes (%v)", len(pages), len(all), err)
 	}
 }
+
+// A capability that a server misses concerns the agent that did not declare it:
+// it gets the server's own error, as one of its own hop.
+func TestMissingCapability(t *testing.T) {
+	missing := `{"code":-32021,"message":"needs sampling","data":{"requiredCapabilities":{"sampling":{}}}}`
+	w := newWorld(t)
+	w.answer = func(context.Context, *upstream.Call) (upstream.Response, error) {
+		return upstream.Response{Error: []byte(missing)}, nil
+	}
+	r := w.modern("1", "tools/call", "mcp_files_slow", `{"name":"mcp_files_slow","arguments":{}}`)
+	wantJSON(t, "not declared", r.body, `{"jsonrpc":"2.0","id":1,"error":`+missing+`}`)
+	if r.status != 400 {
+		t.Errorf("status %d, want 400", r.status)
+	}
+	body := strings.Replace(modernBody("1", "tools/call", `{"name":"mcp_files_slow","arguments":{}}`),
+		`clientCapabilities":{}`, `clientCapabilities":{"sampling":{}}`, 1)
+	r = w.post(body, modernHeader("tools/call", "mcp_files_slow")...)
+	if r.status != 200 || !strings.Contains(r.body, "MCPS-UNSUPPORTED") {
+		t.Errorf("declared: got %d %s", r.status, r.body)
+	}
+	r = w.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"mcp_files_slow"}}`)
+	if r.status != 200 || code(r.body) != -32603 {
+		t.Errorf("legacy: got %d %s", r.status, r.body)
+	}
+}

@@ -74,6 +74,7 @@ func dialHTTP(ctx context.Context, r *Resolved, e env) (conn, error) {
 		return nil, err
 	}
 	c.keepIdle(r, keepAlive)
+	c.startListening(c.session.Load())
 	return c, nil
 }
 

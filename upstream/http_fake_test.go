@@ -39,6 +39,9 @@ type fakeHTTP struct {
 	// any answers before everything else if it returns true.
 	any func(w http.ResponseWriter, r *http.Request, m rpc) bool
 
+	// get serves the standing stream. If nil, there is none.
+	get http.HandlerFunc
+
 	mu       sync.Mutex
 	seen     []rpc
 	sessions map[string]bool
@@ -53,6 +56,10 @@ func newFake(t testing.TB, f *fakeHTTP) *fakeHTTP {
 }
 
 func (f *fakeHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		f.stand(w, r)
+		return
+	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
@@ -68,6 +75,14 @@ func (f *fakeHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.answer(w, r, m)
+}
+
+func (f *fakeHTTP) stand(w http.ResponseWriter, r *http.Request) {
+	if f.get == nil {
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	f.get(w, r)
 }
 
 func (f *fakeHTTP) answer(w http.ResponseWriter, r *http.Request, m rpc) {

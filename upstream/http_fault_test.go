@@ -283,6 +283,7 @@ func TestHTTPAtMostOnce(t *testing.T) {
 func TestHTTPStaleConnection(t *testing.T) {
 	both(t, &fakeHTTP{}, nil, func(t *testing.T, f *fakeHTTP, c *httpConn) {
 		closed := make(chan struct{}, 100)
+		c.work.Wait() // for the listener, which the fake refuses
 		c.transport.CloseIdleConnections()
 		dial := c.transport.DialContext
 		c.transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {

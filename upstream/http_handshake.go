@@ -73,7 +73,13 @@ func codeOf(err error) int {
 }
 
 // modernOnly is true for errors that only a modern server gives.
-func modernOnly(code int) bool { return ofThisHop(code) || code == wire.CodeMethodNotFound }
+func modernOnly(code int) bool {
+	switch code {
+	case wire.CodeHeaderMismatch, wire.CodeMissingCapability, wire.CodeUnsupportedVersion, wire.CodeMethodNotFound:
+		return true
+	}
+	return false
+}
 
 // assumeModern is for servers that know the era but not server/discover. They
 // said nothing of their capabilities; tools are the likely ones.
@@ -188,8 +194,7 @@ func (c *httpConn) renew(ctx context.Context, old *session) error {
 	}
 	c.session.Store(s)
 	c.env.logger().Info("session opened again", "server", c.server)
-	for _, list := range []string{"tools", "prompts", "resources"} {
-		c.env.notified("notifications/"+list+"/list_changed", nil) // it may be another server by now
-	}
+	c.startListening(s)
+	c.listsMayDiffer() // it may be another server by now
 	return nil
 }

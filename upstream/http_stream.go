@@ -81,11 +81,14 @@ func (x *exchange) question(m *wire.Message) {
 		x.noise()
 		return
 	}
-	var msg []byte
+	x.c.decline(x.s, m)
+}
+
+// decline answers ping, and any other question with "method not found".
+func (c *httpConn) decline(s *session, m *wire.Message) {
+	msg := wire.AppendError(nil, m.ID, wire.CodeMethodNotFound, "method not found", nil)
 	if m.Method == "ping" {
 		msg = wire.AppendResult(nil, m.ID, []byte(`{}`))
-	} else {
-		msg = wire.AppendError(nil, m.ID, wire.CodeMethodNotFound, "method not found", nil)
 	}
-	x.c.aside(x.s, msg)
+	c.aside(s, msg)
 }
