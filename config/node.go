@@ -66,14 +66,6 @@ func (n *node) pair(key string) *pair {
 	return nil
 }
 
-func (n *node) keys() []string {
-	out := make([]string, len(n.pairs))
-	for i, p := range n.pairs {
-		out[i] = p.key
-	}
-	return out
-}
-
 // measure fills size and height from the children.
 func (n *node) measure() {
 	n.size, n.height = 1, 1

@@ -285,7 +285,7 @@ func BenchmarkCleanJSON(b *testing.B) {
 		{"cjk", "日本語の文章、それから中文。"},
 		{"latin", "Ein größeres Stück, à la française. "},
 		{"vietnamese", "Tiếng Việt có nhiều dấu thanh điệu. "},
-		{"persian", "می\u200cخواهم کتاب‌ها را بخوانم. "},
+		{"persian", "می\u200cخواهم کتاب\u200cها را بخوانم. "},
 		{"emoji", "Well done 👍🏽 ❤️ 👨\u200d👩\u200d👧 and so on, and so forth. "},
 		{"escapes", "a tab\x07 and <b>\u200b "},
 		{"dirty", "Some text with a zero\u200bwidth in it, and more. "},
