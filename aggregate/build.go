@@ -88,8 +88,12 @@ func (b *builder) native(k Kind, src, share int) []entry {
 	}
 	list := make([]entry, 0, n)
 	seen := make(map[string]bool, n)
+	names := make([]string, 0, n)
 	for i := range n {
 		f := b.shared.fragment(s.Server, k, at(i), b.view.Cleaner)
+		if f.name != "" {
+			names = append(names, f.name)
+		}
 		if k == Tools && f.name != "" && !s.Filter.Allow(f.name) {
 			continue // what the configuration hides needs no report
 		}
@@ -104,7 +108,41 @@ func (b *builder) native(k Kind, src, share int) []entry {
 		list = append(list, b.entry(k, src, f))
 	}
 	slices.SortFunc(list, func(x, y entry) int { return strings.Compare(x.frag.name, y.frag.name) })
+	if k == Tools && s.Listing != nil {
+		b.idleFilters(src, names)
+	}
 	return list
+}
+
+// idleFilters reports what of a filter matches no tool. In include that is most
+// likely a slip; curated exclude lists may well name what is not there.
+func (b *builder) idleFilters(src int, names []string) {
+	list, idle := b.view.Sources[src].Filter.Idle(names)
+	level := Warning
+	if list == "exclude" {
+		level = Info
+	}
+	for _, e := range idle {
+		b.fault(Tools, src, "", level, "tools.%s: %.64q matches no tool; there are: %s", list, e, few(names))
+	}
+}
+
+// few names some of many.
+func few(names []string) string {
+	const most = 8
+	if len(names) == 0 {
+		return "none"
+	}
+	sorted := slices.Sorted(slices.Values(names))
+	var out []string
+	for _, n := range sorted[:min(len(sorted), most)] {
+		out = append(out, fmt.Sprintf("%.64q", n))
+	}
+	text := strings.Join(out, ", ")
+	if len(sorted) > most {
+		text += fmt.Sprintf(" and %d more", len(sorted)-most)
+	}
+	return text
 }
 
 func (b *builder) withheld(k Kind, src, i int, f *fragment) {

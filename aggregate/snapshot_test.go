@@ -541,3 +541,24 @@ func FuzzBuild(f *testing.F) {
 		}
 	})
 }
+
+// An include entry that matches nothing is most likely a slip, and is said.
+func TestIdleFilterIsReported(t *testing.T) {
+	src := source(t, "a")
+	src.Listing.Tools = []json.RawMessage{[]byte(`{"name":"echo","inputSchema":{"type":"object"}}`), []byte(`{"name":"\u001badd"}`)}
+	f, err := policy.Tools{Include: []string{"ech", "echo"}}.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	src.Filter = f
+	var got []string
+	for _, f := range Build(View{Sources: []Source{src}}, nil).Faults() {
+		if f.Level == Warning {
+			got = append(got, f.String())
+		}
+	}
+	want := `tools.include: "ech" matches no tool; there are: "\x1badd", "echo"`
+	if len(got) != 1 || !strings.Contains(got[0], want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

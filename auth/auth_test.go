@@ -136,6 +136,7 @@ func TestLoadOrCreateTokenRace(t *testing.T) {
 }
 
 func TestReadTokens(t *testing.T) {
+	const long = "0123456789abcdef"
 	for _, tt := range []struct {
 		name, text string
 		mode       os.FileMode
@@ -143,9 +144,10 @@ func TestReadTokens(t *testing.T) {
 		warns      bool
 		err        string
 	}{
-		{"one", "abc\n", 0o600, []string{"abc"}, false, ""},
-		{"several", "abc\r\n\n  def", 0o600, []string{"abc", "def"}, false, ""},
-		{"readable", "abc", 0o644, []string{"abc"}, true, ""},
+		{"one", long + "\n", 0o600, []string{long}, false, ""},
+		{"several", long + "\r\n\n  2" + long, 0o600, []string{long, "2" + long}, false, ""},
+		{"readable", long, 0o644, []string{long}, true, ""},
+		{"short", long + "\nabc", 0o600, []string{long, "abc"}, true, ""},
 		{"empty", " \n\n", 0o600, nil, false, "empty"},
 		{"inner space", "abc\na b\n", 0o600, nil, false, ":2: a token holds only visible"},
 		{"huge", strings.Repeat("a", maxTokenFile+1), 0o600, nil, false, "more than 65536 bytes"},

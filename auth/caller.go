@@ -48,7 +48,7 @@ func (r *Refusal) Write(w http.ResponseWriter) {
 const realm = `Bearer realm="mcp-sidecar"`
 
 var (
-	errNoToken  = &Refusal{http.StatusUnauthorized, "a bearer token is required", realm}
+	errNoToken  = &Refusal{http.StatusUnauthorized, "a bearer token is required: send one from the token file that the sidecar names at its start", realm}
 	errScheme   = &Refusal{http.StatusUnauthorized, "the Authorization header holds no bearer token", realm}
 	errWrong    = &Refusal{http.StatusUnauthorized, "the bearer token is not accepted", realm + `, error="invalid_token"`}
 	errInQuery  = &Refusal{http.StatusUnauthorized, "tokens in the URL are refused, use the Authorization header", realm}

@@ -19,6 +19,15 @@ type Guard struct {
 	Origins []string
 	// Listen is the configured listen addresses, as host:port.
 	Listen []string
+	// Refused, if set, hears of each request that is turned away.
+	Refused func(r *http.Request, reason string)
+}
+
+func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, reason string) {
+	if g.Refused != nil {
+		g.Refused(r, reason)
+	}
+	http.Error(w, reason, http.StatusForbidden)
 }
 
 // Wrap returns a handler that lets only good requests through to next.
@@ -37,7 +46,7 @@ func (h *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !overUnix(r) && !h.guard.hostAllowed(r) {
-		http.Error(w, "this Host is not allowed, see auth.allowed_hosts", http.StatusForbidden)
+		h.guard.refuse(w, r, "this Host is not allowed, see auth.allowed_hosts")
 		return
 	}
 	origins := r.Header["Origin"]
@@ -46,7 +55,7 @@ func (h *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(origins) > 1 || !h.guard.originAllowed(r, origins[0]) {
-		http.Error(w, "this Origin is not allowed, see auth.allowed_origins", http.StatusForbidden)
+		h.guard.refuse(w, r, "this Origin is not allowed, see auth.allowed_origins")
 		return
 	}
 	cors(w.Header(), origins[0])

@@ -16,6 +16,9 @@ import (
 // tokenName is the token's file in the state directory.
 const tokenName = "token"
 
+// minToken is the length below which a token draws a warning.
+const minToken = 16
+
 // maxTokenFile bounds a token file in bytes.
 const maxTokenFile = 64 << 10
 
@@ -96,6 +99,11 @@ func ReadTokens(path string) (tokens []string, warning string, err error) {
 	}
 	if len(tokens) == 0 {
 		return nil, "", fmt.Errorf("token file %s: empty", path)
+	}
+	for _, t := range tokens {
+		if len(t) < minToken {
+			warning = fmt.Sprintf("token file %s: a token of %d characters can be guessed, use %d or more", path, len(t), minToken)
+		}
 	}
 	if st, err := f.Stat(); err == nil && st.Mode().Perm()&0o077 != 0 {
 		warning = fmt.Sprintf("token file %s: mode %04o lets others read it, want 0600", path, st.Mode().Perm())

@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 const (
@@ -18,6 +19,7 @@ type Filter struct {
 	include, exclude   *nameSet // nil when absent
 	resources, prompts bool
 	both               []string
+	tools              Tools // as written, for Idle
 }
 
 // Compile checks all patterns and reports every fault at once.
@@ -32,6 +34,7 @@ func (t Tools) Compile() (*Filter, error) {
 		exclude:   exclude,
 		resources: t.Resources == nil || *t.Resources,
 		prompts:   t.Prompts == nil || *t.Prompts,
+		tools:     t,
 	}
 	if exclude != nil {
 		f.both = intersect(t.Include, t.Exclude)
@@ -68,6 +71,32 @@ func (f *Filter) Both() []string {
 		return nil
 	}
 	return f.both
+}
+
+// maxIdle bounds the work of Idle: patterns times names.
+const maxIdle = 1_000_000
+
+// Idle returns the entries of the list in force that match none of names: slips
+// of the pen, more often than not. list is "include" or "exclude".
+func (f *Filter) Idle(names []string) (list string, idle []string) {
+	if f == nil {
+		return "", nil
+	}
+	list, entries := "include", f.tools.Include
+	if f.include == nil {
+		list, entries = "exclude", f.tools.Exclude
+	}
+	if len(entries)*len(names) > maxIdle {
+		return list, nil
+	}
+	for _, e := range entries {
+		set := nameSet{exact: map[string]struct{}{}}
+		set.add(e)
+		if !slices.ContainsFunc(names, set.has) {
+			idle = append(idle, e)
+		}
+	}
+	return list, idle
 }
 
 // nameSet is a list of exact names and globs.

@@ -204,3 +204,27 @@ func FuzzGlob(f *testing.F) {
 		}
 	})
 }
+
+func TestIdle(t *testing.T) {
+	for _, tt := range []struct {
+		tools Tools
+		list  string
+		idle  []string
+	}{
+		{Tools{}, "exclude", nil},
+		{Tools{Include: []string{"ech", "add", "nope_*", "*l*w"}, Exclude: []string{"x"}}, "include", []string{"ech", "nope_*"}},
+		{Tools{Exclude: []string{"add", "del*"}}, "exclude", []string{"del*"}},
+	} {
+		f, err := tt.tools.Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, idle := f.Idle([]string{"add", "echo", "slow"})
+		if list != tt.list || !slices.Equal(idle, tt.idle) {
+			t.Errorf("%+v: got %s %q, want %s %q", tt.tools, list, idle, tt.list, tt.idle)
+		}
+	}
+	if _, idle := (*Filter)(nil).Idle([]string{"a"}); idle != nil {
+		t.Errorf("no filter: got %q", idle)
+	}
+}

@@ -72,6 +72,8 @@ type Front struct {
 	closing  chan struct{} // closed by Drain
 	drain    sync.Once
 	counts   counts
+	// refusedAt is the second in which a refusal was last logged.
+	refusedAt atomic.Int64
 }
 
 type counts struct{ panics, dropped, cleaned atomic.Int64 }

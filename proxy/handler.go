@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/mcp-sidecar/mcp-sidecar/auth"
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
@@ -24,14 +25,19 @@ type inbound struct {
 
 // ServeHTTP serves the MCP endpoints of all views.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	caller, err := f.opt.Callers.Identify(r)
-	if err != nil {
-		refuse(w, err)
+	profile, server, ok := place(r.URL)
+	if !ok { // before asking who it is: clients look for other things here too
+		noEndpoint(w)
 		return
 	}
-	view, ok := f.view(r.URL)
+	caller, err := f.opt.Callers.Identify(r)
+	if err != nil {
+		f.refuse(w, r, err)
+		return
+	}
+	view, ok := f.opt.Views.View(profile, server)
 	if !ok {
-		http.Error(w, "no MCP endpoint here, use /mcp or /mcp/<server>", http.StatusNotFound)
+		noEndpoint(w)
 		return
 	}
 	if name := repeated(r.Header); name != "" {
@@ -52,7 +58,12 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func refuse(w http.ResponseWriter, err error) {
+func noEndpoint(w http.ResponseWriter) {
+	http.Error(w, "no MCP endpoint here, use /mcp or /mcp/<server>", http.StatusNotFound)
+}
+
+func (f *Front) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	f.Refused(r, err.Error())
 	if ref := (*auth.Refusal)(nil); errors.As(err, &ref) {
 		ref.Write(w)
 		return
@@ -60,45 +71,51 @@ func refuse(w http.ResponseWriter, err error) {
 	http.Error(w, "the caller cannot be identified", http.StatusUnauthorized)
 }
 
+// Refused logs that a request was turned away, at most once a second.
+func (f *Front) Refused(r *http.Request, reason string) {
+	now := time.Now().Unix()
+	if old := f.refusedAt.Load(); old < now && f.refusedAt.CompareAndSwap(old, now) {
+		f.opt.Log.Info("request refused", "err", reason, "from", r.RemoteAddr, "op", r.Method)
+	}
+}
+
 func notAllowed(w http.ResponseWriter) {
 	w.Header().Set("Allow", "POST")
 	http.Error(w, "this endpoint takes POST, and GET and DELETE within a session", http.StatusMethodNotAllowed)
 }
 
-// view finds the view of an exact path: /mcp, /mcp/<server>, either with a slash
-// at its end, and the same behind /p/<profile>. Nothing is cleaned or redirected.
-func (f *Front) view(u *url.URL) (*View, bool) {
+// place reads an exact path: /mcp, /mcp/<server>, either with a slash at its end,
+// and the same behind /p/<profile>. Nothing is cleaned or redirected.
+func place(u *url.URL) (profile, server string, ok bool) {
 	path := u.Path
 	if u.RawPath != "" { // an encoding other than the usual one
 		path = u.RawPath
 	}
-	profile := "default"
+	profile = "default"
 	if rest, ok := strings.CutPrefix(path, "/p/"); ok {
 		i := strings.IndexByte(rest, '/')
 		if i <= 0 {
-			return nil, false
+			return "", "", false
 		}
 		profile, path = rest[:i], rest[i:]
 	}
-	server, ok := strings.CutPrefix(path, "/mcp")
+	server, ok = strings.CutPrefix(path, "/mcp")
 	switch {
 	case !ok:
-		return nil, false
+		return "", "", false
 	case server == "" || server == "/":
-		return f.opt.Views.View(profile, "")
+		return profile, "", true
 	case server[0] != '/':
-		return nil, false
+		return "", "", false
 	}
 	server = strings.TrimSuffix(server[1:], "/")
 	if strings.IndexByte(server, '/') >= 0 {
-		return nil, false
+		return "", "", false
 	}
 	if u.RawPath != "" {
-		if server, ok = slashed(server); !ok {
-			return nil, false
-		}
+		server, ok = slashed(server)
 	}
-	return f.opt.Views.View(profile, server)
+	return profile, server, ok && server != ""
 }
 
 // slashed reads the segment of a server with a slash in its name, which only an

@@ -186,7 +186,7 @@ func (o *owner) listAgain(ctx context.Context, c conn) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.srv.settings.connectTimeout())
 	defer cancel()
-	if err := o.list(ctx, c); err != nil {
+	if err := o.list(ctx, c); err != nil && !errors.Is(err, context.Canceled) {
 		o.srv.set.opt.Log.Warn("listing again failed, the last good list stays", "server", o.srv.name, "err", err)
 		time.AfterFunc(relistRetry, o.askRelist)
 	}

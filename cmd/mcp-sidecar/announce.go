@@ -7,7 +7,9 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
+	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
 
 // announce prints, for people, where the endpoint is, how clients reach it and
@@ -35,6 +37,9 @@ func (r *running) announce(ctx context.Context, tokenPath string) {
 		names = append(names, route.Exposed)
 	}
 	fmt.Fprintf(out, "tools       %d: %s\n", len(names), abridge(names, 12))
+	if r.ops != nil && !strings.HasPrefix(r.cfg.OpsListen, "unix:") {
+		fmt.Fprintf(out, "health      http://%s/readyz\n", r.cfg.OpsListen)
+	}
 }
 
 // endpoint makes a URL that a local client can use of a listener's address.
@@ -60,11 +65,12 @@ func (r *running) clients(at, tokenPath string) {
 	fmt.Fprintf(out, "claude      claude mcp add --transport http sidecar %s%s\n", at, header)
 	fmt.Fprintf(out, `cursor      {"mcpServers":{"sidecar":{"url":"%s"%s}}}`+"\n", at, json)
 	fmt.Fprintf(out, `vscode      {"servers":{"sidecar":{"type":"http","url":"%s"%s}}}`+"\n", at, json)
+	fmt.Fprintln(out, "hermes      mcp_servers:")
 	for _, name := range r.set.Names() {
-		fmt.Fprintf(out, "hermes      mcp_servers: {%s: {url: %q%s}}\n", name, at+"/"+url.PathEscape(name), yaml)
+		fmt.Fprintf(out, "              %s: {url: %q%s}\n", yamlKey(name), at+"/"+url.PathEscape(name), yaml)
 	}
 	if tokenPath != "" {
-		fmt.Fprintf(out, "            with MCP_SIDECAR_TOKEN=$(cat %s) in the client's environment\n", shellWord(tokenPath))
+		fmt.Fprintf(out, "            where the client needs: export MCP_SIDECAR_TOKEN=\"$(cat %s)\"\n", shellWord(tokenPath))
 	}
 }
 
@@ -72,12 +78,44 @@ func (r *running) describe(name string) string {
 	st, _ := r.set.Status(name)
 	switch st.State {
 	case upstream.Ready, upstream.Degraded:
-		return fmt.Sprintf("%s, %d tool(s), MCP %s", st.State, st.Tools, st.Info.Version)
+		return fmt.Sprintf("%s, %s, MCP %s", st.State, r.share(name, st.Tools), st.Info.Version)
 	}
 	if st.Err != nil {
 		return fmt.Sprintf("%s: %v", st.State, st.Err)
 	}
 	return string(st.State)
+}
+
+// share says how many of a server's tools agents see.
+func (r *running) share(name string, has int) string {
+	snap, ok := r.views.of("")
+	if !ok {
+		return fmt.Sprintf("%d tool(s)", has)
+	}
+	shown := 0
+	for range snap.Native(aggregate.Tools, name) {
+		shown++
+	}
+	if shown == has {
+		return fmt.Sprintf("%d tool(s)", has)
+	}
+	return fmt.Sprintf("%d of %d tool(s)", shown, has)
+}
+
+// yamlKey quotes a name where YAML needs it.
+func yamlKey(name string) string {
+	plain := func(c rune) bool {
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
+	}
+	first := name != "" && (name[0] >= 'a' && name[0] <= 'z' || name[0] >= 'A' && name[0] <= 'Z')
+	switch strings.ToLower(name) {
+	case "true", "false", "yes", "no", "on", "off", "null", "y", "n":
+		first = false
+	}
+	if first && strings.IndexFunc(name, func(c rune) bool { return !plain(c) }) < 0 {
+		return name
+	}
+	return string(wire.AppendQuote(nil, name))
 }
 
 // abridge joins at most n names.

@@ -128,7 +128,7 @@ func (a *app) passLevels(ctx context.Context) error {
 
 // handler is what agents reach: Host and Origin first, then the front.
 func (a *app) handler(listens []string) http.Handler {
-	g := &auth.Guard{Hosts: a.cfg.Auth.AllowedHosts, Origins: a.cfg.Auth.AllowedOrigins, Listen: listens}
+	g := &auth.Guard{Hosts: a.cfg.Auth.AllowedHosts, Origins: a.cfg.Auth.AllowedOrigins, Listen: listens, Refused: a.front.Refused}
 	return g.Wrap(a.front)
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -65,7 +66,10 @@ func (p *program) arguments(args []string) ([]byte, error) {
 	if len(raw) > maxArguments {
 		return nil, fmt.Errorf("arguments: more than %d bytes", maxArguments)
 	}
-	if !json.Valid(raw) || wire.Kindof(bytes.TrimSpace(raw)) != '{' {
+	if _, err := wire.Valid(raw, wire.Limits{}); err != nil {
+		return nil, fmt.Errorf("arguments: want one JSON object: %w", err)
+	}
+	if wire.Kindof(bytes.TrimSpace(raw)) != '{' {
 		return nil, errors.New("arguments: want one JSON object, such as {\"path\":\"/tmp\"}")
 	}
 	// One line: the request travels over a line protocol.
@@ -76,6 +80,7 @@ func (p *program) arguments(args []string) ([]byte, error) {
 
 // call sends one request through the same front that agents reach.
 func (p *program) call(ctx context.Context, a *app, tool string, arguments []byte, asJSON bool) error {
+	a.await(ctx, tool)
 	params := wire.AppendQuote([]byte(`{"name":`), tool)
 	params = append(append(append(params, `,"arguments":`...), arguments...), '}')
 	answer, err := ask(ctx, a, "tools/call", params)
@@ -83,7 +88,8 @@ func (p *program) call(ctx context.Context, a *app, tool string, arguments []byt
 		return err
 	}
 	if answer.Err != nil {
-		return fmt.Errorf("call %s: %s", tool, wireErrorText(answer.Err))
+		p.absent(a, "")
+		return &hinted{fmt.Errorf("call %s: %s", tool, wireErrorText(answer.Err)), "mcp-sidecar tools lists what there is"}
 	}
 	isError, _ := wire.Get(answer.Result, "isError")
 	if asJSON {
@@ -95,6 +101,33 @@ func (p *program) call(ctx context.Context, a *app, tool string, arguments []byt
 		return &codeError{exitTool, nil}
 	}
 	return nil
+}
+
+// await waits until the tool is there, or every server had its first chance.
+func (a *app) await(ctx context.Context, tool string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.settle(ctx, probeWait)
+	}()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if snap, ok := a.views.of(""); ok {
+			if _, ok := snap.Tool(tool); ok {
+				cancel()
+				<-done
+				return
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-done:
+			return
+		}
+	}
 }
 
 // ask opens a session on the front's stdio side and returns the answer to one

@@ -82,5 +82,6 @@ func (p *program) checkServers(cfg *config.Config) error {
 	if bad {
 		return &codeError{exitUsage, nil}
 	}
+	fmt.Fprintf(p.stderr, "ok: %d server(s)\n", len(cfg.Servers))
 	return nil
 }

@@ -14,25 +14,25 @@ import (
 // maxSocketPath is what every platform's sockaddr_un can hold.
 const maxSocketPath = 103
 
-// listen opens host:port or unix:PATH.
-func listen(addr string) (net.Listener, error) {
+// listen opens host:port or unix:PATH for what the flag and the key name.
+func listen(flag, addr string) (net.Listener, error) {
 	path, ok := strings.CutPrefix(addr, "unix:")
 	if !ok {
 		l, err := net.Listen("tcp", addr)
 		if errors.Is(err, syscall.EADDRINUSE) {
-			return nil, &hinted{fmt.Errorf("listen %s: the address is in use", addr), "choose another with --listen 127.0.0.1:PORT, or stop the program that has it"}
+			return nil, &hinted{fmt.Errorf("%s %s: %w", flag, addr, syscall.EADDRINUSE), "choose another with --" + flag + " 127.0.0.1:PORT, or stop the program that has it"}
 		}
 		if err != nil {
-			return nil, fmt.Errorf("listen %s: %w", addr, unwrapOp(err))
+			return nil, fmt.Errorf("%s %s: %w", flag, addr, unwrapOp(err))
 		}
 		return l, nil
 	}
 	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("listen %s: the path has %d bytes, a unix socket's at most %d", addr, len(path), maxSocketPath)
+		return nil, fmt.Errorf("%s %s: the path has %d bytes, a unix socket's at most %d", flag, addr, len(path), maxSocketPath)
 	}
 	l, err := listenUnix(path)
 	if err != nil {
-		return nil, fmt.Errorf("listen %s: %w", addr, unwrapOp(err))
+		return nil, fmt.Errorf("%s %s: %w", flag, addr, unwrapOp(err))
 	}
 	return l, nil
 }

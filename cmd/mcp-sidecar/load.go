@@ -29,6 +29,7 @@ func (f *configFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.process.Workspace, "workspace", "", "what ${workspaceFolder} means: a `DIR`")
 	fl.StringVar(&f.process.Naming, "naming", "", "`TEMPLATE` of exposed names, such as {server}__{tool}")
 	fl.StringVar(&f.process.LogFormat, "log-format", "", "text or json")
+	fl.StringVar(&f.process.LogLevel, "log-level", "", "debug, info, warn or error")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log at debug level")
 }
 

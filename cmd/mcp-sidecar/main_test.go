@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -42,7 +43,7 @@ func TestScripts(t *testing.T) {
 			return os.MkdirAll(e.WorkDir+"/home", 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"freeport": freePort, "get": get, "post": post, "mode": mode, "gone": gone,
+			"freeport": freePort, "get": get, "post": post, "mode": mode, "gone": gone, "later": later, "answer": answerTo,
 		},
 	})
 }
@@ -119,4 +120,47 @@ func gone(ts *testscript.TestScript, _ bool, args []string) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	ts.Fatalf("process %d is still there", pid)
+}
+
+// pending is the request of the last "later", by script.
+type pending struct {
+	begun chan struct{} // closed when the answer begins, or failed
+	body  chan string
+}
+
+var waiting sync.Map
+
+// later URL BODY posts JSON and returns when the answer begins, which for a call
+// with a progress token is long before its end.
+func later(ts *testscript.TestScript, _ bool, args []string) {
+	req, err := http.NewRequest("POST", args[0], strings.NewReader(args[1]))
+	ts.Check(err)
+	req.Header.Set("Content-Type", "application/json")
+	p := &pending{make(chan struct{}), make(chan string, 1)}
+	waiting.Store(ts.Getenv("WORK"), p)
+	go p.do(req)
+	<-p.begun
+}
+
+func (p *pending) do(req *http.Request) {
+	r, err := http.DefaultClient.Do(req)
+	close(p.begun)
+	if err != nil {
+		p.body <- err.Error()
+		return
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	if err != nil {
+		b = append(b, err.Error()...)
+	}
+	p.body <- string(b)
+}
+
+// answer TEXT waits for the answer to the last "later", which must hold TEXT.
+func answerTo(ts *testscript.TestScript, _ bool, args []string) {
+	p, _ := waiting.Load(ts.Getenv("WORK"))
+	if body := <-p.(*pending).body; !strings.Contains(body, args[0]) {
+		ts.Fatalf("got %s, want %s", body, args[0])
+	}
 }

@@ -23,6 +23,7 @@ reported an error, 4 the list is there but some server is not.`
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "mcp-sidecar",
+		Version:       version,
 		Short:         "One MCP endpoint over many MCP servers",
 		Long:          rootLong,
 		SilenceUsage:  true,
@@ -40,6 +41,8 @@ func (p *program) root() *cobra.Command {
 	root.SetErr(p.stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SuggestionsMinimumDistance = 2
+	root.SetVersionTemplate("mcp-sidecar {{.Version}}\n")
+	root.SetHelpCommand(p.helpCmd())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w\nhint: %s --help", err, cmd.CommandPath()))
 	})
@@ -56,5 +59,20 @@ func argsBetween(least, most int) cobra.PositionalArgs {
 			return usage(fmt.Errorf("wrong number of arguments: %d\nusage: %s", len(args), cmd.UseLine()))
 		}
 		return nil
+	}
+}
+
+// helpCmd is cobra's, but it fails for what is no command.
+func (p *program) helpCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usage(fmt.Errorf("unknown command %q\nhint: mcp-sidecar --help", args[0]))
+			}
+			return found.Help()
+		},
 	}
 }

@@ -27,7 +27,8 @@ const (
 	backWait    = 15 * time.Second // children and connections, after that
 )
 
-const serveLong = `serve ends the agent's MCP connection and fans it out to the configured servers.
+const serveLong = `serve answers the agent on one MCP endpoint and fans its calls out to the
+configured servers.
 
   mcp-sidecar serve                          ./mcp-sidecar.yaml, else the user's own
   mcp-sidecar serve --config a.yaml --config ~/.hermes/config.yaml
@@ -97,6 +98,9 @@ func (p *program) serve(ctx context.Context, cfg *config.Config, s serveFlags) e
 	if s.stdio && !s.listen {
 		cfg.Listen = nil
 	}
+	if s.stdio && cfg.OpsListen == config.DefaultOpsListen {
+		cfg.OpsListen = "" // many clients may each start one of these
+	}
 	tokenPath, err := r.guardListeners()
 	if err != nil {
 		return err
@@ -117,6 +121,9 @@ func (p *program) serve(ctx context.Context, cfg *config.Config, s serveFlags) e
 		go func() { r.failed <- r.front.ServeStdio(frontCtx, p.stdin, p.stdout) }()
 	}
 	err = r.wait(ctx)
+	if ctx.Err() != nil {
+		fmt.Fprintln(p.stderr, "stopping    calls in flight may end; a second signal stops at once")
+	}
 	stopFront()
 	return errors.Join(err, r.stop(stopBack))
 }
@@ -137,14 +144,13 @@ func (r *running) guardListeners() (path string, err error) {
 	}
 	path = r.cfg.Auth.TokenFile
 	if path == "" {
-		path, _, _, err = auth.LoadOrCreateToken(r.cfg.StateDir)
-		if err != nil {
-			return "", &hinted{err, "give a token file with --token-file, a writable --state-dir, or --insecure-no-auth"}
+		if path, err = r.ownToken(); err != nil {
+			return "", &hinted{err, tokenHint}
 		}
 	}
 	tokens, warning, err := auth.ReadTokens(path)
 	if err != nil {
-		return "", err
+		return "", &hinted{err, tokenHint}
 	}
 	if warning != "" {
 		r.log.Warn(warning)
@@ -153,25 +159,31 @@ func (r *running) guardListeners() (path string, err error) {
 	return path, nil
 }
 
+const tokenHint = "give a token file with --token-file, a writable --state-dir, or --insecure-no-auth"
+
+// ownToken returns the token file of the state directory, made if need be.
+func (r *running) ownToken() (path string, err error) {
+	if r.cfg.StateDir == "" {
+		return "", errors.New("no state directory: neither XDG_STATE_HOME nor HOME is set")
+	}
+	path, _, _, err = auth.LoadOrCreateToken(r.cfg.StateDir)
+	return path, err
+}
+
 // bind opens every listener before anything is started, so that a taken port
 // starts nothing.
 func (r *running) bind() error {
 	var front []net.Listener
 	for _, addr := range r.cfg.Listen {
-		l, err := listen(addr)
+		l, err := listen("listen", addr)
 		if err != nil {
 			return errors.Join(err, closeAll(front))
 		}
 		front = append(front, l)
 		r.addrs = append(r.addrs, l.Addr().String())
 	}
-	if r.cfg.OpsListen != "" {
-		l, err := listen(r.cfg.OpsListen)
-		if err != nil {
-			return errors.Join(err, closeAll(front))
-		}
-		r.ops = r.health.Server()
-		r.start(r.ops, l)
+	if err := r.bindOps(); err != nil {
+		return errors.Join(err, closeAll(front))
 	}
 	h := r.handler(r.cfg.Listen)
 	for _, l := range front {
@@ -179,6 +191,25 @@ func (r *running) bind() error {
 		r.servers = append(r.servers, s)
 		r.start(s, proxy.LimitListener(l, r.cfg.Limits))
 	}
+	return nil
+}
+
+// bindOps opens the operations listener. Nobody asked for the default one, so
+// that a second sidecar has to do without it is no reason not to start.
+func (r *running) bindOps() error {
+	if r.cfg.OpsListen == "" {
+		return nil
+	}
+	l, err := listen("ops-listen", r.cfg.OpsListen)
+	if errors.Is(err, syscall.EADDRINUSE) && r.cfg.OpsListen == config.DefaultOpsListen {
+		r.log.Warn("no health endpoints: the default address is in use; see ops_listen", "addr", r.cfg.OpsListen)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.ops = r.health.Server()
+	r.start(r.ops, l)
 	return nil
 }
 
@@ -213,40 +244,59 @@ func (r *running) wait(ctx context.Context) error {
 	}
 }
 
-// stop drains the front, then ends the servers. A second signal cuts it short.
+// errAtOnce is how a stop ends that a second signal cut short.
+var errAtOnce = &codeError{exitFailed, errors.New("stopped at once, calls may have been cut off")}
+
+// stop drains the front, then ends the servers. A second signal cuts it short:
+// then the guard process, or the kernel, ends the children.
 func (r *running) stop(stopBack context.CancelFunc) error {
-	r.health.Draining()
-	r.front.Drain()
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(again)
+	ended := make(chan error, 1)
+	go func() { ended <- r.wind(stopBack) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-again:
+		return errAtOnce
+	}
+}
+
+// wind lets calls in flight end, then ends the servers, then the rest.
+func (r *running) wind(stopBack context.CancelFunc) error {
+	r.health.Draining()
+	r.front.Drain()
 	ctx, cancel := context.WithTimeout(context.Background(), drainWait)
 	defer cancel()
-	go cancelOn(ctx, again, cancel)
 	for _, s := range r.servers {
-		if err := s.Shutdown(ctx); err != nil {
-			r.log.Warn("calls were still in flight at the end of the drain", "err", err)
-			s.Close()
+		if s.Shutdown(ctx) != nil {
+			r.log.Warn("calls were still in flight at the end of the drain")
 		}
 	}
-	stopBack()
+	stopBack() // calls that are still there fail now, with an answer
 	var err error
 	select {
 	case err = <-r.back:
 	case <-time.After(backWait):
 		err = errors.New("some servers did not end in time")
 	}
-	if r.ops != nil { // last, so that readiness tells of the drain
-		r.ops.Close()
-	}
-	r.loops.Wait()
+	r.close()
 	return err
 }
 
-func cancelOn(ctx context.Context, sig <-chan os.Signal, cancel context.CancelFunc) {
-	select {
-	case <-sig:
-		cancel()
-	case <-ctx.Done():
+// close ends the listeners for good. That for operations is the last, so that
+// readiness tells of the drain.
+func (r *running) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for _, s := range r.servers {
+		if s.Shutdown(ctx) != nil {
+			s.Close()
+		}
 	}
+	if r.ops != nil {
+		r.ops.Close()
+	}
+	r.loops.Wait()
 }

@@ -41,7 +41,11 @@ that some server did not answer.`,
 			if err != nil {
 				return err
 			}
-			return p.probe(cmd.Context(), cfg, func(_ context.Context, a *app) error {
+			if err := only(cfg, view); err != nil {
+				return err
+			}
+			return p.probe(cmd.Context(), cfg, func(ctx context.Context, a *app) error {
+				a.settle(ctx, probeWait)
 				return p.tools(a, view, asJSON)
 			})
 		},
@@ -52,10 +56,26 @@ that some server did not answer.`,
 	return cmd
 }
 
+// only leaves the one server that is asked for, so that no other is started.
+func only(cfg *config.Config, server string) error {
+	if server == "" {
+		return nil
+	}
+	var names []string
+	for i := range cfg.Servers {
+		if cfg.Servers[i].Name == server {
+			cfg.Servers = cfg.Servers[i : i+1]
+			return nil
+		}
+		names = append(names, cfg.Servers[i].Name)
+	}
+	return usage(fmt.Errorf("no server %q, there are: %s", server, strings.Join(names, ", ")))
+}
+
 // probe runs the sidecar without a listener around f.
 func (p *program) probe(ctx context.Context, cfg *config.Config, f func(context.Context, *app) error) error {
 	if cfg.Log.Level == "" || cfg.Log.Level == "info" {
-		cfg.Log.Level = "warn" // the result is what people ask for
+		cfg.Log.Level = "error" // what matters is said with the result
 	}
 	a, err := p.assemble(cfg)
 	if err != nil {
@@ -66,7 +86,6 @@ func (p *program) probe(ctx context.Context, cfg *config.Config, f func(context.
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- a.run(back) }()
-	a.settle(ctx, probeWait)
 	err = f(ctx, a)
 	stop()
 	return errors.Join(err, <-done)
@@ -75,7 +94,7 @@ func (p *program) probe(ctx context.Context, cfg *config.Config, f func(context.
 func (p *program) tools(a *app, server string, asJSON bool) error {
 	snap, ok := a.views.of(server)
 	if !ok {
-		return usage(fmt.Errorf("no server %q, there are: %s", server, strings.Join(a.set.Names(), ", ")))
+		return fmt.Errorf("server %q is disabled", server)
 	}
 	if asJSON {
 		if err := p.printJSON(snap); err != nil {
@@ -105,12 +124,24 @@ func (p *program) absent(a *app, only string) error {
 			continue
 		}
 		bad = true
-		fmt.Fprintf(p.stderr, "server %s is %s: %v\n", name, st.State, st.Err)
+		fmt.Fprintf(p.stderr, "server %s %s\n", name, trouble(st))
 	}
 	if bad {
 		return &codeError{exitPartly, nil}
 	}
 	return nil
+}
+
+// trouble says why a server is not there.
+func trouble(st upstream.Status) string {
+	text := "did not answer in time"
+	if st.Err != nil {
+		text = fmt.Sprintf("%s: %v", st.State, st.Err)
+	}
+	if st.Noise > 0 {
+		text += fmt.Sprintf(" (%d line(s) of its output were not MCP)", st.Noise)
+	}
+	return text
 }
 
 // printJSON prints every page as one array, each definition as it is served.
