@@ -11,6 +11,7 @@ const (
 	lineChunk = 64 << 10 // what one read may bring: the size of a pipe
 	longHead  = 1 << 10  // what is kept of the beginning of a line that is too long
 	longTail  = 256      // and of its end
+	maxGuess  = 2 << 20  // what is set aside for a line that is likely long
 )
 
 // A text is one line without its newline. Its bytes belong to whoever gets it.
@@ -31,6 +32,7 @@ type lineReader struct {
 	err      error // of the last read
 
 	acc  []byte // the beginning of a line that spans reads
+	size int    // of the last line that spanned reads: the next is likely as long
 	skip *text  // not nil while a long line is skipped
 }
 
@@ -67,6 +69,9 @@ func (l *lineReader) gather(part []byte) {
 	case l.skip != nil:
 		l.skip.tail = lastOf(l.skip.tail, part)
 	case len(l.acc)+len(part) <= l.max:
+		if l.acc == nil && len(part) >= len(l.buf)/2 {
+			l.acc = make([]byte, 0, len(part)+min(l.size, maxGuess))
+		}
 		l.acc = append(l.acc, part...)
 	default:
 		head := append(bytes.Clone(l.acc[:min(len(l.acc), longHead)]), part[:min(len(part), longHead)]...)
@@ -84,6 +89,9 @@ func (l *lineReader) line() text {
 		return t
 	}
 	t := text{data: l.acc}
+	if len(l.acc) > len(l.buf) {
+		l.size = len(l.acc)
+	}
 	l.acc = nil
 	return t
 }
