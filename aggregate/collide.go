@@ -32,20 +32,28 @@ func (b *builder) contest(k Kind, claims []entry, group []int, lost []bool) {
 		b.firstOwner(k, claims, group, lost)
 		return
 	}
-	natives := slices.DeleteFunc(slices.Clone(group), func(i int) bool { return claims[i].util != 0 })
-	if len(natives) > 0 && len(natives) < len(group) {
-		for _, i := range group {
-			if claims[i].util != 0 {
-				lost[i] = true
-				b.fault(k, int(claims[i].src), claims[i].frag.name, Info,
-					"the wrapper gives way to %q of %s", claims[natives[0]].frag.name, b.server(&claims[natives[0]]))
-			}
-		}
-		group = natives
-	}
+	group = slices.DeleteFunc(slices.Clone(group), func(i int) bool { return b.yields(k, claims, group, i, lost) })
 	if len(group) > 1 {
 		b.collision(k, claims, group, lost)
 	}
+}
+
+// yields reports whether claim i is a wrapper that gives way: to a tool that its
+// own server lists under that name. Against another server's tool it is a claim
+// like any other, or that server could answer in its place.
+func (b *builder) yields(k Kind, claims []entry, group []int, i int, lost []bool) bool {
+	if claims[i].util == 0 {
+		return false
+	}
+	for _, n := range group {
+		if claims[n].util == 0 && claims[n].src == claims[i].src {
+			lost[i] = true
+			b.fault(k, int(claims[i].src), claims[i].frag.name, Info,
+				"the wrapper gives way to the server's own %q", claims[n].frag.name)
+			return true
+		}
+	}
+	return false
 }
 
 // firstOwner leaves a URI to the first server in configuration order.

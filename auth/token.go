@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // tokenName is the token's file in the state directory.
@@ -75,11 +77,13 @@ func newToken() string {
 // ReadTokens returns the tokens in the file at path, one a line. The warning
 // says that others on this machine can read the file; it may be empty.
 func ReadTokens(path string) (tokens []string, warning string, err error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, "", fmt.Errorf("token file: %w", err)
 	}
 	defer f.Close()
+	// A pipe that nobody writes to must not hold us; files have no deadline.
+	_ = f.SetReadDeadline(time.Now().Add(5 * time.Second))
 	raw, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1))
 	if err != nil {
 		return nil, "", fmt.Errorf("token file %s: %w", path, err)

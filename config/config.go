@@ -67,11 +67,12 @@ type Server struct {
 	// Foreign is whether the file belongs to another program.
 	Foreign bool
 	// Err is what keeps this server, and only this one, from starting; nil when
-	// nothing does.
+	// nothing does. It has a line for every fault, with its place: see Faults.
 	Err error
 
-	file *file
-	node *node
+	file  *file
+	node  *node
+	block string // the key that the entry stands under
 }
 
 // Log says what is logged, and how.
@@ -138,6 +139,17 @@ func (c *Config) Upstreams() []upstream.Server {
 		out[i] = upstream.Server{Name: s.Name, Settings: &s.Settings, Err: s.Err}
 	}
 	return out
+}
+
+// NoStateDir says why StateDir is empty, and what to do; it is empty when it is not.
+func (c *Config) NoStateDir() string {
+	switch {
+	case c.StateDir != "":
+		return ""
+	case c.env["XDG_STATE_HOME"] != "":
+		return "no state directory: HOME is not set and XDG_STATE_HOME is not an absolute path; give --state-dir DIR"
+	}
+	return "no state directory: neither HOME nor XDG_STATE_HOME is set; give --state-dir DIR"
 }
 
 // Profile returns the default profile.

@@ -127,7 +127,11 @@ func (d *decoder) structInto(n *node, v reflect.Value, option string, path []str
 		if d.forgive(p, v.Field(f.index), here) {
 			continue
 		}
-		d.into(p.val, p.place(), v.Field(f.index), f.option, here)
+		opt := f.option
+		if option == "tools" && opt == "stringorlist" {
+			opt = "names"
+		}
+		d.into(p.val, p.place(), v.Field(f.index), opt, here)
 	}
 	return ""
 }

@@ -1,9 +1,13 @@
 package config
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 )
 
 // maxFaults bounds what one error lists.
@@ -57,6 +61,43 @@ func (f *Faults) Error() string {
 		lines = append(lines, one.Error())
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Faults takes apart what keeps this server off: its own Err, or what resolving
+// its settings returned. Each fault has its place, and prints on one line. It is
+// empty when err is nil.
+func (s *Server) Faults(err error) []Fault {
+	if err == nil {
+		return nil
+	}
+	var all *Faults
+	if errors.As(err, &all) {
+		return all.List
+	}
+	settings := upstream.SettingFaults(err)
+	if len(settings) == 0 {
+		return []Fault{s.fault(nameless(err).Error())}
+	}
+	out := make([]Fault, len(settings))
+	for i, f := range settings {
+		out[i] = s.fault(f.Err.Error(), f.Path...)
+	}
+	return sorted(out, []string{s.File})
+}
+
+// nameless drops the server's name, which a fault's path repeats.
+func nameless(err error) error {
+	var of *upstream.Error
+	if errors.As(err, &of) && of.Err != nil {
+		return of.Err
+	}
+	return err
+}
+
+// fault is a fault of the setting at path, wherever that stands.
+func (s *Server) fault(msg string, path ...string) Fault {
+	at := s.node.at(&node{file: s.file, line: s.Line, column: s.Column}, path)
+	return s.file.fault(at, join(append([]string{cmp.Or(s.block, serversKey), s.Name}, path...)...), msg)
 }
 
 // sorted puts faults in order of file (as given), then place, and drops

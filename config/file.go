@@ -11,7 +11,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/token"
+	"syscall"
+	"time"
 )
+
+// pipeWait bounds the reading of a pipe, which a shell can make of a command.
+const pipeWait = 5 * time.Second
 
 // maxFileBytes bounds one configuration file.
 const maxFileBytes = 8 << 20
@@ -140,11 +145,13 @@ func (f *file) isJSON(data []byte) bool {
 
 // readBounded reads a file whole, and refuses what is not a file or too large.
 func readBounded(path string, limit int64) ([]byte, os.FileInfo, error) {
-	fh, err := os.Open(path)
+	fh, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, cause(err)
 	}
 	defer fh.Close()
+	// A pipe that nobody writes to must not hold us; files have no deadline.
+	_ = fh.SetReadDeadline(time.Now().Add(pipeWait))
 	info, err := fh.Stat()
 	if err != nil {
 		return nil, nil, cause(err)

@@ -15,6 +15,7 @@ const (
 	own    flavor = iota
 	hermes        // config.yaml or mcp_servers.yaml of Hermes
 	client        // mcpServers or servers in JSON: Claude, Cursor, Gemini, VS Code
+	claude        // ~/.claude.json of Claude Code, without servers of the user
 )
 
 // hermesKeys are top-level keys that Hermes' config.yaml has and ours has not.
@@ -38,6 +39,8 @@ func (f *file) guess() flavor {
 		return hermes
 	case f.json && (f.root.get("mcpServers") != nil || f.root.get("servers") != nil):
 		return client
+	case f.json && claudeState(f.root):
+		return claude
 	case f.json:
 		return own
 	}
@@ -76,6 +79,8 @@ type listed struct {
 func (f *file) entries() (servers []listed, faults, warnings []Fault) {
 	blocks := []string{serversKey}
 	switch {
+	case f.flavor == claude:
+		return nil, []Fault{f.noUserServers()}, nil
 	case f.flavor == client:
 		blocks = []string{"mcpServers", "servers"}
 	case f.flavor == hermes && f.root.get(serversKey) == nil && bare(f.root):

@@ -10,6 +10,8 @@ import (
 // stringList reads a list of strings, in the spellings that option allows.
 func stringList(n *node, option string) ([]string, string) {
 	switch {
+	case option == "names":
+		return toolNames(n)
 	case n.kind == list:
 		return scalars(n)
 	case option == "args":
@@ -31,6 +33,23 @@ func scalars(n *node) ([]string, string) {
 		out = append(out, item.text)
 	}
 	return out, ""
+}
+
+// toolNames reads the names of a filter. A number or a boolean is no name that
+// anyone meant, and a filter that is not understood must not let tools through.
+func toolNames(n *node) ([]string, string) {
+	if n.kind == text {
+		return []string{n.text}, ""
+	}
+	if n.kind != list {
+		return nil, fmt.Sprintf("must be a list of strings, not %s", n.kind)
+	}
+	for i, item := range n.items {
+		if item.kind == number || item.kind == boolean {
+			return nil, fmt.Sprintf("item %d must be a string, not %s: put the name in quotes", i, item.kind)
+		}
+	}
+	return scalars(n)
 }
 
 // args reads what other programs accept for a command's arguments: a string is a

@@ -134,7 +134,7 @@ func (l *loader) read() {
 		faults, warnings := f.read()
 		l.bad(faults...)
 		l.warn(warnings...)
-		if f.flavor != client {
+		if f.flavor != client && f.flavor != claude {
 			l.warn(f.besides()...)
 		}
 	}

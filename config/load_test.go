@@ -65,7 +65,8 @@ func TestExamples(t *testing.T) {
 		servers []string
 		foreign bool
 	}{
-		{"minimal.yaml", []string{"files", "docs"}, false},
+		{"minimal.yaml", []string{"files"}, false},
+		{"http.yaml", []string{"docs"}, false},
 		{"full.yaml", []string{"files", "notes", "docs", "github", "local"}, false},
 		{"hermes-config.yaml", []string{"filesystem", "github", "company_api"}, true},
 		{"hermes-mcp_servers.yaml", []string{"time", "search"}, true},
@@ -92,8 +93,19 @@ func TestExamples(t *testing.T) {
 		})
 	}
 	all, _ := filepath.Glob("../examples/*.[yj]*")
-	if len(all) != 8 {
-		t.Errorf("got %d examples, but 8 are loaded here", len(all))
+	if len(all) != 9 {
+		t.Errorf("got %d examples, but 9 are loaded here", len(all))
+	}
+}
+
+// TestMinimalStandsAlone holds that the first file anyone tries needs no variable.
+func TestMinimalStandsAlone(t *testing.T) {
+	data, err := os.ReadFile("../examples/minimal.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(data), "${") {
+		t.Error("examples/minimal.yaml refers to a variable")
 	}
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,22 +35,112 @@ log: {level: warn}
 		got[s.Path] = s
 	}
 	for _, want := range []Setting{
-		{"listen", "[127.0.0.1:2, unix:/tmp/x]", "MCP_SIDECAR_LISTEN"},
-		{"ops_listen", "off", "sub/c.yaml:2"},
-		{"naming", "mcp_{server}_{tool}", "default"},
-		{"list_wait", "5s", "default"},
-		{"state_dir", filepath.Join(dir, "sub/state"), "sub/c.yaml:3"},
-		{"auth.token_file", filepath.Join(dir, "sub/token"), "sub/c.yaml:4"},
-		{"log.level", "error", "--log-level"},
-		{"log.format", "text", "default"},
-		{"limits.request_bytes", "16777216", "default"},
-		{"policy.cleaning", "true", "default"},
-		{"profiles.default.workspace", filepath.Join(dir, "ws"), "--workspace"},
-		{"profiles.default.utility_tools", "true", "default"},
-		{"insecure_no_auth", "true", "MCP_SIDECAR_INSECURE_NO_AUTH"},
+		{"listen", Value{[]string{"127.0.0.1:2", "unix:/tmp/x"}}, "MCP_SIDECAR_LISTEN"},
+		{"ops_listen", Value{"off"}, "sub/c.yaml:2"},
+		{"naming", Value{"mcp_{server}_{tool}"}, "default"},
+		{"list_wait", Value{"5s"}, "default"},
+		{"state_dir", Value{filepath.Join(dir, "sub/state")}, "sub/c.yaml:3"},
+		{"auth.token_file", Value{filepath.Join(dir, "sub/token")}, "sub/c.yaml:4"},
+		{"log.level", Value{"error"}, "--log-level"},
+		{"log.format", Value{"text"}, "default"},
+		{"limits.request_bytes", Value{16777216}, "default"},
+		{"policy.cleaning", Value{true}, "default"},
+		{"profiles.default.workspace", Value{filepath.Join(dir, "ws")}, "--workspace"},
+		{"profiles.default.utility_tools", Value{true}, "default"},
+		{"insecure_no_auth", Value{true}, "MCP_SIDECAR_INSECURE_NO_AUTH"},
 	} {
-		if diff := cmp.Diff(want, got[want.Path]); diff != "" {
+		if diff := cmp.Diff(want, got[want.Path], cmp.AllowUnexported(Value{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", want.Path, diff)
+		}
+	}
+}
+
+// TestEffectiveOrder holds that servers come first, each with what holds where it
+// says nothing, and that the top level follows.
+func TestEffectiveOrder(t *testing.T) {
+	c := load(t, "c.yaml", "listen: 127.0.0.1:1\nmcp_servers:\n  b: {command: x, trust: untrusted, supports_parallel_tool_calls: true}\n  a: {command: x}\n")
+	var got []string
+	for _, s := range c.Effective()[:14] {
+		got = append(got, fmt.Sprint(s.Path, " ", s.Value, " ", s.Origin))
+	}
+	want := []string{
+		"mcp_servers.b.command x c.yaml:3",
+		"mcp_servers.b.protocol auto default",
+		"mcp_servers.b.timeout 5m0s default",
+		"mcp_servers.b.connect_timeout 1m0s default",
+		"mcp_servers.b.supports_parallel_tool_calls true c.yaml:3",
+		"mcp_servers.b.trust untrusted c.yaml:3",
+		"mcp_servers.a.command x c.yaml:4",
+		"mcp_servers.a.protocol auto default",
+		"mcp_servers.a.timeout 5m0s default",
+		"mcp_servers.a.connect_timeout 1m0s default",
+		"mcp_servers.a.supports_parallel_tool_calls false default",
+		"mcp_servers.a.trust full default",
+		"listen [127.0.0.1:1] c.yaml:1",
+		"ops_listen 127.0.0.1:8809 default",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}
+
+// TestEffectiveJSON holds that JSON has values and not their text.
+func TestEffectiveJSON(t *testing.T) {
+	c := load(t, "c.yaml", `
+auth: {allowed_hosts: [h]}
+mcp_servers:
+  a: {command: x, args: [-y, "a & b"], timeout: 90, max_concurrency: 3, enabled: true, ssl_verify: false, tools: {include: []}}
+`)
+	got := map[string]string{}
+	for _, s := range c.Effective() {
+		data, err := json.Marshal(s.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[s.Path] = string(data)
+	}
+	for path, want := range map[string]string{
+		"mcp_servers.a.command":         `"x"`,
+		"mcp_servers.a.args":            `["-y","a \u0026 b"]`,
+		"mcp_servers.a.timeout":         `"1m30s"`,
+		"mcp_servers.a.connect_timeout": `"1m0s"`,
+		"mcp_servers.a.max_concurrency": "3",
+		"mcp_servers.a.enabled":         "true",
+		"mcp_servers.a.ssl_verify":      "false",
+		"mcp_servers.a.tools.include":   "[]",
+		"listen":                        `["127.0.0.1:8808"]`,
+		"max_name_length":               "64",
+		"limits.depth":                  "128",
+		"policy.cleaning":               "true",
+		"auth.allowed_hosts":            `["h"]`,
+		"auth.allowed_origins":          "[]",
+		"list_wait":                     `"5s"`,
+		"profiles.default.servers":      `"all"`,
+	} {
+		if got[path] != want {
+			t.Errorf("%s: got %s, want %s", path, got[path], want)
+		}
+	}
+}
+
+func TestNoStateDir(t *testing.T) {
+	for _, tc := range []struct {
+		name, home string
+		env        []string
+		want       string
+	}{
+		{"home", "/home/u", nil, ""},
+		{"xdg", "", []string{"XDG_STATE_HOME=/x"}, ""},
+		{"nothing", "", nil, "neither HOME nor XDG_STATE_HOME is set; give --state-dir DIR"},
+		{"relative", "", []string{"XDG_STATE_HOME=x"}, "XDG_STATE_HOME is not an absolute path; give --state-dir DIR"},
+		{"named", "", []string{"MCP_SIDECAR_STATE_DIR=/s"}, ""},
+	} {
+		c, err := Load(Input{NoSearch: true, Home: tc.home, Env: tc.env})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.NoStateDir(); (got == "") != (tc.want == "") || !strings.HasSuffix(got, tc.want) {
+			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
 		}
 	}
 }
@@ -116,7 +207,7 @@ func TestSecretsStayIn(t *testing.T) {
 	got := map[string]string{}
 	for _, s := range c.Effective() {
 		if strings.HasPrefix(s.Path, "mcp_servers") {
-			got[strings.TrimPrefix(s.Path, "mcp_servers.")] = s.Value
+			got[strings.TrimPrefix(s.Path, "mcp_servers.")] = s.Value.String()
 		}
 		if s.Origin == "" {
 			t.Errorf("%s has no origin", s.Path)
@@ -134,9 +225,18 @@ func TestSecretsStayIn(t *testing.T) {
 		"a.oauth.client_metadata_url": "https://[redacted]@m.example/",
 		"a.client_cert":               "[a.pem, b.pem, [redacted]]",
 		"b.command":                   "docker",
-		"b.args":                      "[[redacted], -i, [redacted], -e, [redacted], --token=[redacted], --key, [redacted], ${TOKEN}]",
+		"b.args":                      "[run, -i, -e[redacted], -e, TOKEN=[redacted], --token=[redacted], --key, [redacted], ${TOKEN}]",
 		"b.env.TOKEN":                 "[redacted]",
 		"b.timeout":                   "5s",
+	}
+	for path, value := range map[string]string{
+		"timeout": "5m0s", "connect_timeout": "1m0s", "protocol": "auto", "trust": "full", "supports_parallel_tool_calls": "false",
+	} {
+		for _, server := range []string{"a.", "b."} {
+			if want[server+path] == "" {
+				want[server+path] = value
+			}
+		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)

@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -51,7 +50,7 @@ type entry struct {
 
 func (l *loader) server(f *file, p *pair, block string) *Server {
 	fl := f.flavor
-	s := &Server{Name: p.key, File: f.name, Line: p.at.line, Column: p.at.column, Foreign: fl != own, file: f, node: p.val}
+	s := &Server{Name: p.key, File: f.name, Line: p.at.line, Column: p.at.column, Foreign: fl != own, file: f, node: p.val, block: block}
 	e := entry{l: l, f: f, s: s, path: []string{block, p.key}, at: p.at}
 	if p.val.kind != mapping {
 		e.bad(fmt.Sprintf("must be a mapping, not %s", p.val.kind))
@@ -224,35 +223,6 @@ func off(n *node) bool {
 	}
 	on, msg := boolish(n)
 	return msg == "" && !on
-}
-
-// envFile adds the variables of the file that VS Code's key names; env wins.
-func (e *entry) envFile(n *node) {
-	if n.kind != text || strings.TrimSpace(n.text) == "" {
-		e.bad("must be the path of a file", "envFile")
-		return
-	}
-	dir := filepath.Dir(e.f.path)
-	v := upstream.Vars{Lookup: e.l.c.Lookup(DefaultProfile), Home: e.l.c.home, Workspace: e.l.c.Profile().Workspace}
-	if base := filepath.Base(dir); v.Workspace == "" && (base == ".vscode" || base == ".cursor") {
-		v.Workspace = filepath.Dir(dir)
-	}
-	path, err := v.Expand(strings.TrimSpace(n.text))
-	if err != nil {
-		e.bad(err.Error(), "envFile")
-		return
-	}
-	vars, faults, warnings := readEnvFile(e.l.absFrom(dir, path), path)
-	for _, f := range faults {
-		e.bad(f.Error(), "envFile")
-	}
-	e.l.warn(warnings...)
-	for k, val := range e.s.Settings.Env {
-		vars[k] = val
-	}
-	if len(faults) == 0 {
-		e.s.Settings.Env = vars
-	}
 }
 
 // finish checks what one part says of another.

@@ -24,7 +24,8 @@ type Vars struct {
 }
 
 // Expand replaces every reference in s once. What a reference brings in is not
-// looked at again. A reference that cannot be resolved is an error that names it.
+// looked at again. Where a variable is not set or empty, ${NAME:-text} stands for
+// text. A reference that cannot be resolved is an error that names it.
 func (v Vars) Expand(s string) (string, error) {
 	return v.expand(s, nil)
 }
@@ -48,7 +49,7 @@ func (v Vars) expand(s string, secret func(name, value string)) (string, error) 
 			out.WriteString(rest)
 			return out.String(), nil
 		}
-		val, err := v.resolve(strings.TrimSpace(name), secret)
+		val, err := v.reference(name, secret)
 		if err != nil {
 			return "", err
 		}
@@ -57,12 +58,53 @@ func (v Vars) expand(s string, secret func(name, value string)) (string, error) 
 	}
 }
 
+// reference resolves what stands between the braces. A default is literal text.
+func (v Vars) reference(inner string, secret func(name, value string)) (string, error) {
+	if strings.Contains(inner, "${") {
+		return "", fmt.Errorf("${%s} is a reference within a reference, which is not supported", clip(shownRef(inner)))
+	}
+	name, otherwise, ok := cutDefault(inner)
+	val, err := v.resolve(name, secret)
+	if !ok || !errors.Is(err, errUnset) {
+		return val, err
+	}
+	if secret != nil && looksSecret(name) {
+		secret(name, otherwise)
+	}
+	return otherwise, nil
+}
+
+// cutDefault splits NAME:-text. A file's path may hold anything, so that it has no
+// default.
+func cutDefault(inner string) (name, otherwise string, ok bool) {
+	name = strings.TrimSpace(inner)
+	if kind, _, _ := strings.Cut(name, ":"); kind == "file" {
+		return name, "", false
+	}
+	name, otherwise, ok = strings.Cut(inner, ":-")
+	return strings.TrimSpace(name), otherwise, ok
+}
+
+// shownRef is a reference without its default, which may be a secret.
+func shownRef(inner string) string {
+	name, _, ok := cutDefault(inner)
+	if ok {
+		return name + ":-..."
+	}
+	return name
+}
+
+// errUnset is what a default stands in for.
+var errUnset = errors.New("is not set")
+
+// unset words an absence; hint says how to end it, and may be empty.
+func unset(name, hint string) error {
+	return fmt.Errorf("${%s} %w%s", clip(name), errUnset, hint)
+}
+
 func (v Vars) resolve(name string, secret func(name, value string)) (string, error) {
 	if name == "" {
 		return "", errors.New("${} names no variable")
-	}
-	if strings.Contains(name, "${") {
-		return "", fmt.Errorf("${%s} is a reference within a reference, which is not supported", clip(name))
 	}
 	if val, known, err := v.context(name); known {
 		return val, err
@@ -89,9 +131,10 @@ func keep(name, val string, err error, secret func(name, value string)) (string,
 
 // context resolves the names that editors define.
 func (v Vars) context(name string) (val string, known bool, err error) {
+	hint := ": give --workspace DIR or the profile's workspace key"
 	switch name {
 	case "userHome":
-		val = v.Home
+		val, hint = v.Home, ": set HOME"
 	case "workspaceFolder":
 		val = v.Workspace
 	case "workspaceFolderBasename":
@@ -104,7 +147,7 @@ func (v Vars) context(name string) (val string, known bool, err error) {
 		return "", false, nil
 	}
 	if val == "" {
-		return "", true, fmt.Errorf("${%s} is not set", name)
+		return "", true, unset(name, hint)
 	}
 	return val, true, nil
 }
@@ -117,9 +160,9 @@ func (v Vars) variable(name string) (string, error) {
 	}
 	switch {
 	case !ok:
-		return "", fmt.Errorf("${%s} is not set", clip(name))
+		return "", unset(name, "")
 	case val == "":
-		return "", fmt.Errorf("${%s} is not set (it is empty)", clip(name))
+		return "", unset(name, " (it is empty)")
 	case holdsRef(val):
 		// A line such as A=${B} in an .env file would otherwise send the text ${B}.
 		return "", fmt.Errorf("${%s} is not set to a plain value: it holds a reference of its own", clip(name))

@@ -43,6 +43,20 @@ func TestExpand(t *testing.T) {
 		{in: "${x}", want: "lower"},
 		{in: "${file:" + secret + "}", want: "s3cret"},
 		{in: "${file:" + odd + "}", want: "a${B}c"}, // a file is taken as it is
+		{in: "${FOO:-other}", want: "foo"},
+		{in: "${BAR:-other}/${env:BAR:-more}", want: "other/more"},
+		{in: "${EMPTY:-other}", want: "other"},
+		{in: "a${BAR:-}b", want: "ab"},
+		{in: "${ BAR :- two words }", want: " two words "},
+		{in: "${BAR:-https://h:1/x?a=$FOO}", want: "https://h:1/x?a=$FOO"},
+		{in: "${BAR:-a:-b}", want: "a:-b"},
+		{in: "${workspaceFolder:-/other}", want: "/work/proj"},
+		{in: "${file:" + secret + "} ${BAR:-x}", want: "s3cret x"},
+		{in: "${BAR:-${FOO}}", fault: "${BAR:-...} is a reference within a reference"},
+		{in: "${REF:-other}", fault: "plain value"},
+		{in: "${:-x}", fault: "names no variable"},
+		{in: "${BAR-x}", fault: "${BAR-x} is not set"},
+		{in: "${file:/no/such:-x}", fault: "/no/such:-x"},
 		{in: "${BAR}", fault: "${BAR} is not set"},
 		{in: "${env:BAR}", fault: "${env:BAR} is not set"},
 		{in: "${EMPTY}", fault: "${EMPTY} is not set"},
@@ -69,14 +83,35 @@ func TestExpand(t *testing.T) {
 			t.Errorf("Expand(%q) = %q, %v, want %q", tt.in, got, err, tt.want)
 		}
 	}
-	if _, err := (Vars{}).Expand("${workspaceFolder}"); err == nil || !strings.Contains(err.Error(), "workspaceFolder") {
-		t.Errorf("no workspace: got %v, want an error that names it", err)
+	for in, want := range map[string]string{
+		"${workspaceFolder}":         "${workspaceFolder} is not set: give --workspace DIR or the profile's workspace key",
+		"${workspaceFolderBasename}": "${workspaceFolderBasename} is not set: give --workspace DIR or the profile's workspace key",
+		"${userHome}":                "${userHome} is not set: set HOME",
+	} {
+		if _, err := (Vars{}).Expand(in); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if got, err := (Vars{}).Expand("${workspaceFolder:-.}"); err != nil || got != "." {
+		t.Errorf("got %q, %v, want the default", got, err)
+	}
+}
+
+// A default that stands in for a secret is kept out of logs as a secret is.
+func TestDefaultIsKept(t *testing.T) {
+	s := &Settings{URL: "http://${HOST_NAME:-h.example}/", Headers: map[string]string{"X": "${API_KEY:-hunter2}"}}
+	r, err := s.Resolve("a", "", Vars{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.scrub("h.example says hunter2"); got != "h.example says [redacted]" {
+		t.Errorf("got %q", got)
 	}
 }
 
 // What leaves is free of references, whatever was written.
 func FuzzExpand(f *testing.F) {
-	for _, s := range []string{"${A}", "${${A}}", "$${A}", "${A${A}}", "}${", "${env:A}${/}", "${userHome}}"} {
+	for _, s := range []string{"${A}", "${${A}}", "$${A}", "${A${A}}", "}${", "${env:A}${/}", "${userHome}}", "${A:-x}", "${B:-$}{x}"} {
 		f.Add(s)
 	}
 	v := Vars{Home: "/h", Lookup: func(n string) (string, bool) { return "v", n == "A" }}
@@ -85,7 +120,8 @@ func FuzzExpand(f *testing.F) {
 			return
 		}
 		out, err := v.Expand(s)
-		if err == nil && holdsRef(out) {
+		// A default is literal text, of which one could be put together.
+		if err == nil && holdsRef(out) && !strings.Contains(s, ":-") {
 			t.Errorf("Expand(%q) = %q, which holds a reference", s, out)
 		}
 	})

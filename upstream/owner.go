@@ -16,6 +16,7 @@ const (
 	wakeWait    = 15 * time.Second       // how long a call waits for a connection
 	wakeEvery   = time.Second            // calls wake a failed server no more often
 	relistPause = 200 * time.Millisecond // gathers bursts of list_changed
+	relistMost  = 30 * time.Second       // a server that keeps changing is read no more often
 	relistRetry = 30 * time.Second
 	provenAfter = 60 * time.Second // a connection of this age resets the backoff
 )
@@ -160,12 +161,14 @@ func (o *owner) serve(ctx context.Context, c conn) {
 	o.srv.change(func(st *Status) {
 		st.State, st.Err, st.RetryAt, st.Info = Ready, nil, time.Time{}, *c.Info()
 	})
+	pause, last := relistPause, time.Time{}
 	for {
 		select {
 		case <-o.relist:
-			if !o.listAgain(ctx, c) {
+			if pause = nextRelist(pause, time.Since(last)); !o.listAgain(ctx, c, pause) {
 				return
 			}
+			last = time.Now()
 		case <-c.Done():
 			return
 		case <-ctx.Done():
@@ -174,10 +177,19 @@ func (o *owner) serve(ctx context.Context, c conn) {
 	}
 }
 
+// nextRelist grows the pause for a server that says again and again that its
+// lists changed, and forgets that once it was quiet for twice as long.
+func nextRelist(pause, quiet time.Duration) time.Duration {
+	if quiet > 2*pause {
+		return relistPause
+	}
+	return min(2*pause, relistMost)
+}
+
 // listAgain reads the lists once for all requests that came meanwhile. It
 // returns false when the connection is over.
-func (o *owner) listAgain(ctx context.Context, c conn) bool {
-	if !sleep(ctx, c.Done(), relistPause) {
+func (o *owner) listAgain(ctx context.Context, c conn, pause time.Duration) bool {
+	if !sleep(ctx, c.Done(), pause) {
 		return false
 	}
 	select {

@@ -39,10 +39,10 @@ func childEnv(parent []string, s *Settings) (map[string]string, error) {
 	}
 	for k, v := range s.Env {
 		if k == "" || strings.ContainsAny(k, "=\x00") {
-			return nil, fmt.Errorf("env: %q cannot be the name of a variable", clip(k))
+			return nil, setting(fmt.Errorf("%q cannot be the name of a variable", clip(k)), "env")
 		}
 		if strings.ContainsRune(v, 0) {
-			return nil, fmt.Errorf("env.%s: holds a NUL byte", clip(k))
+			return nil, setting(errNUL, "env", k)
 		}
 		out[k] = v
 	}
@@ -77,7 +77,7 @@ func loaderVars(s *Settings) (names []string) {
 // lookCommand finds the program as the child itself would: on the child's PATH.
 func lookCommand(name, dir, home string, environ map[string]string) (string, error) {
 	if strings.ContainsRune(name, 0) {
-		return "", errors.New("command: holds a NUL byte")
+		return "", errNUL
 	}
 	if strings.ContainsRune(name, filepath.Separator) {
 		return absCommand(name, dir)
@@ -104,20 +104,54 @@ func lookCommand(name, dir, home string, environ map[string]string) (string, err
 		}
 	}
 	if denied != "" {
-		return "", fmt.Errorf("command %q: %s is not executable: %w", clip(name), denied, fs.ErrPermission)
+		return "", fmt.Errorf("%q: %s is not executable: %w", clip(name), denied, fs.ErrPermission)
 	}
-	return "", fmt.Errorf("command %q is not on the server's PATH (%s); install it, give its full path, or set env.PATH: %w",
-		clip(name), shownPath(environ["PATH"]), fs.ErrNotExist)
+	return "", notFound(name, environ["PATH"])
 }
 
+// notFound words that no directory of the child's PATH holds the command.
+func notFound(name, path string) error {
+	if first, ok := commandLine(name, ""); ok {
+		return lineFault(first)
+	}
+	return fmt.Errorf("%q is not on the server's PATH (%s); install it, or set env.PATH or an absolute command: %w",
+		clip(name), shownPath(path), fs.ErrNotExist)
+}
+
+// commandLine reports whether a command that does not exist is most likely a line
+// for a shell, and returns the program that it begins with.
+func commandLine(name, dir string) (first string, ok bool) {
+	words := strings.Fields(name)
+	if len(words) < 2 {
+		return "", false
+	}
+	if first = words[0]; !strings.ContainsRune(first, filepath.Separator) {
+		return first, true
+	}
+	if !filepath.IsAbs(first) {
+		first = filepath.Join(dir, first)
+	}
+	return words[0], executable(first) == nil
+}
+
+// lineFault does not repeat the rest of the line: it may hold a secret.
+func lineFault(first string) error {
+	return fmt.Errorf("%q is followed by blanks and more, and no shell splits it: leave the program here and put its arguments into args: %w",
+		clip(first), fs.ErrNotExist)
+}
+
+// shownPath names the first directories of a PATH, and how many there are.
 func shownPath(p string) string {
+	const most = 3
 	if p == "" {
 		return "which is empty"
 	}
-	if len(p) > 300 {
-		return p[:300] + "..."
+	dirs := filepath.SplitList(p)
+	shown := strings.Join(dirs[:min(len(dirs), most)], string(filepath.ListSeparator))
+	if len(dirs) <= most {
+		return clip(shown)
 	}
-	return p
+	return fmt.Sprintf("%s and %d more", clip(shown), len(dirs)-most)
 }
 
 // absCommand makes a path absolute. Where the child starts elsewhere, a relative
@@ -129,10 +163,13 @@ func absCommand(name, dir string) (string, error) {
 	}
 	p, err := filepath.Abs(p)
 	if err != nil {
-		return "", fmt.Errorf("command %q: %w", clip(name), err)
+		return "", fmt.Errorf("%q: %w", clip(name), err)
 	}
 	if err := executable(p); err != nil {
-		return "", fmt.Errorf("command %q: %w", clip(name), err)
+		if first, ok := commandLine(name, dir); ok && errors.Is(err, fs.ErrNotExist) {
+			return "", lineFault(first)
+		}
+		return "", fmt.Errorf("%q: %w", clip(name), err)
 	}
 	return p, nil
 }

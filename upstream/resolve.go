@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mcp-sidecar/mcp-sidecar/auth"
@@ -82,8 +83,8 @@ func (s *Settings) protocol() Eras {
 func (r *Resolved) fill(s *Settings, v Vars, parent []string) error {
 	x := expander{vars: v, keep: r.keepReferred}
 	r.Settings = x.settings(s)
-	if err := errors.Join(x.errs...); err != nil {
-		return err
+	if len(x.errs) > 0 {
+		return x.errs
 	}
 	r.keepConfigured()
 	switch {
@@ -97,6 +98,8 @@ func (r *Resolved) fill(s *Settings, v Vars, parent []string) error {
 	return errors.New("neither command nor url nor builtin is set")
 }
 
+var errNUL = errors.New("holds a NUL byte")
+
 func (r *Resolved) stdio(v Vars, parent []string) error {
 	s := r.Settings
 	environ, err := childEnv(parent, s)
@@ -105,16 +108,16 @@ func (r *Resolved) stdio(v Vars, parent []string) error {
 	}
 	for i, a := range s.Args {
 		if strings.ContainsRune(a, 0) {
-			return fmt.Errorf("args[%d]: holds a NUL byte", i)
+			return setting(errNUL, "args", strconv.Itoa(i))
 		}
 	}
 	if strings.ContainsRune(s.Cwd, 0) {
-		return errors.New("cwd: holds a NUL byte")
+		return setting(errNUL, "cwd")
 	}
 	r.Args, r.Dir = s.Args, s.Cwd
 	r.Command, err = lookCommand(s.Command, r.Dir, v.Home, environ)
 	if err != nil {
-		return err
+		return setting(err, "command")
 	}
 	prependPath(environ, r.Command)
 	r.Env = sortedEnv(environ)
@@ -124,7 +127,7 @@ func (r *Resolved) stdio(v Vars, parent []string) error {
 func (r *Resolved) http(v Vars) error {
 	u, socket, err := parseEndpoint(strings.TrimSpace(r.Settings.URL), v)
 	if err != nil {
-		return err
+		return setting(err, "url")
 	}
 	r.URL, r.Socket = u, socket
 	r.keepURL()
@@ -141,10 +144,10 @@ func buildHeader(in map[string]string) (http.Header, error) {
 	for _, name := range slices.Sorted(maps.Keys(in)) {
 		key := http.CanonicalHeaderKey(strings.TrimSpace(name))
 		if err := checkHeader(key, in[name]); err != nil {
-			return nil, err
+			return nil, setting(err, "headers", name)
 		}
 		if _, twice := h[key]; twice {
-			return nil, fmt.Errorf("headers: %s is set twice", key)
+			return nil, setting(fmt.Errorf("%s is set twice", key), "headers", name)
 		}
 		h[key] = []string{strings.Trim(in[name], " \t")}
 	}
@@ -153,15 +156,15 @@ func buildHeader(in map[string]string) (http.Header, error) {
 
 func checkHeader(key, value string) error {
 	if key == "" || strings.ContainsFunc(key, notToken) {
-		return fmt.Errorf("headers: %q is not a header name", clip(key))
+		return fmt.Errorf("%q is not a header name", clip(key))
 	}
 	if key == "Idempotency-Key" || key == "X-Idempotency-Key" {
 		// net/http takes either as leave to send a POST again, which would run a tool twice.
-		return fmt.Errorf("headers: %s is refused: it makes the HTTP client repeat calls", key)
+		return fmt.Errorf("%s is refused: it makes the HTTP client repeat calls", key)
 	}
 	for i := range len(value) {
 		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return fmt.Errorf("headers: the value of %s holds a control character", key)
+			return fmt.Errorf("the value of %s holds a control character", key)
 		}
 	}
 	return nil
@@ -190,7 +193,7 @@ func addIdentity(h http.Header, id *auth.IdentityHeader, profile string) error {
 		return nil
 	}
 	if err := checkHeader(key, value); err != nil {
-		return fmt.Errorf("identity_header: %w", err)
+		return setting(err, "identity_header")
 	}
 	if _, explicit := h[key]; !explicit {
 		h[key] = []string{value}
@@ -212,11 +215,11 @@ func parseEndpoint(raw string, v Vars) (u *url.URL, socket string, err error) {
 	u, err = url.Parse(raw)
 	switch {
 	case err != nil:
-		return nil, "", errors.New("url: cannot be parsed") // the cause would repeat the URL and its secrets
+		return nil, "", errors.New("cannot be parsed") // the cause would repeat the URL and its secrets
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, "", fmt.Errorf("url: the scheme must be http, https or http+unix, not %q", clip(u.Scheme))
+		return nil, "", fmt.Errorf("the scheme must be http, https or http+unix, not %q", clip(u.Scheme))
 	case u.Hostname() == "":
-		return nil, "", errors.New("url: names no host")
+		return nil, "", errors.New("names no host")
 	}
 	u.Fragment, u.RawFragment = "", ""
 	return u, socket, nil
@@ -226,16 +229,16 @@ func socketPath(host string, v Vars) (string, error) {
 	const most = 103 // the shortest sun_path of our platforms, less its NUL
 	p, err := url.PathUnescape(host)
 	if err != nil {
-		return "", errors.New("url: the socket's path is not escaped properly")
+		return "", errors.New("the socket's path is not escaped properly")
 	}
 	if p, err = v.Path(p); err != nil {
-		return "", fmt.Errorf("url: %w", err)
+		return "", err
 	}
 	switch {
 	case !strings.HasPrefix(p, "/") || strings.ContainsRune(p, 0):
-		return "", fmt.Errorf("url: %q is not an absolute socket path; write http+unix://%%2Fpath%%2Fto.sock/mcp", clip(p))
+		return "", fmt.Errorf("%q is not an absolute socket path; write http+unix://%%2Fpath%%2Fto.sock/mcp", clip(p))
 	case len(p) > most:
-		return "", fmt.Errorf("url: the socket's path is longer than %d bytes", most)
+		return "", fmt.Errorf("the socket's path is longer than %d bytes", most)
 	}
 	return p, nil
 }

@@ -1,9 +1,9 @@
 package upstream
 
 import (
-	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/mcp-sidecar/mcp-sidecar/auth"
 )
@@ -13,7 +13,11 @@ import (
 type expander struct {
 	vars Vars
 	keep func(name, value string)
-	errs []error
+	errs SettingErrors
+}
+
+func (x *expander) bad(err error, path ...string) {
+	x.errs = append(x.errs, &SettingError{Path: path, Err: err})
 }
 
 // settings copies all that leaves the process. Filters and naming stay as written:
@@ -24,7 +28,7 @@ func (x *expander) settings(s *Settings) *Settings {
 	c.Args = x.list("args", s.Args)
 	c.Env = x.table("env", s.Env)
 	c.Cwd = x.path("cwd", s.Cwd)
-	c.URL = x.text("url", s.URL)
+	c.URL = x.text(s.URL, "url")
 	c.Headers = x.table("headers", s.Headers)
 	c.SSLVerify.CAFile = x.path("ssl_verify", s.SSLVerify.CAFile)
 	c.ClientCert = x.cert(s.ClientCert)
@@ -34,19 +38,19 @@ func (x *expander) settings(s *Settings) *Settings {
 	return &c
 }
 
-func (x *expander) text(key, s string) string {
+func (x *expander) text(s string, path ...string) string {
 	out, err := x.vars.expand(s, x.keep)
 	if err != nil {
-		x.errs = append(x.errs, fmt.Errorf("%s: %w", key, err))
+		x.bad(err, path...)
 	}
 	return out
 }
 
 func (x *expander) path(key, s string) string {
-	out := x.text(key, s)
+	out := x.text(s, key)
 	p, err := x.vars.Path(out)
 	if err != nil {
-		x.errs = append(x.errs, fmt.Errorf("%s: %w", key, err))
+		x.bad(err, key)
 	}
 	return p
 }
@@ -57,7 +61,7 @@ func (x *expander) list(key string, in []string) []string {
 	}
 	out := make([]string, len(in))
 	for i, s := range in {
-		out[i] = x.text(fmt.Sprintf("%s[%d]", key, i), s)
+		out[i] = x.text(s, key, strconv.Itoa(i))
 	}
 	return out
 }
@@ -65,7 +69,7 @@ func (x *expander) list(key string, in []string) []string {
 func (x *expander) table(key string, in map[string]string) map[string]string {
 	out := make(map[string]string, len(in))
 	for _, k := range slices.Sorted(maps.Keys(in)) {
-		out[k] = x.text(key+"."+k, in[k])
+		out[k] = x.text(in[k], key, k)
 	}
 	return out
 }
@@ -76,7 +80,7 @@ func (x *expander) cert(in []string) []string {
 	for i := range min(len(out), 2) {
 		p, err := x.vars.Path(out[i])
 		if err != nil {
-			x.errs = append(x.errs, fmt.Errorf("client_cert[%d]: %w", i, err))
+			x.bad(err, "client_cert", strconv.Itoa(i))
 		}
 		out[i] = p
 	}
@@ -88,17 +92,20 @@ func (x *expander) identity(in *auth.IdentityHeader) *auth.IdentityHeader {
 		return nil
 	}
 	c := *in
-	c.Name = x.text("identity_header.name", in.Name)
-	c.Value = x.text("identity_header.value", in.Value)
+	c.Name = x.text(in.Name, "identity_header", "name")
+	c.Value = x.text(in.Value, "identity_header", "value")
 	return &c
 }
 
 func (x *expander) oauth(o *auth.OAuth) {
-	for key, field := range map[string]*string{
-		"client_id": &o.ClientID, "client_secret": &o.ClientSecret, "client_name": &o.ClientName,
-		"scope": &o.Scope, "redirect_uri": &o.RedirectURI, "redirect_host": &o.RedirectHost,
-		"client_metadata_url": &o.ClientMetadataURL, "user_agent": &o.UserAgent,
+	for _, f := range []struct {
+		key   string
+		value *string
+	}{
+		{"client_id", &o.ClientID}, {"client_secret", &o.ClientSecret}, {"client_name", &o.ClientName},
+		{"scope", &o.Scope}, {"redirect_uri", &o.RedirectURI}, {"redirect_host", &o.RedirectHost},
+		{"client_metadata_url", &o.ClientMetadataURL}, {"user_agent", &o.UserAgent},
 	} {
-		*field = x.text("oauth."+key, *field)
+		*f.value = x.text(*f.value, "oauth", f.key)
 	}
 }

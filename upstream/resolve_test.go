@@ -78,7 +78,12 @@ func TestResolveCommand(t *testing.T) {
 		{name: "not executable", command: "plain", path: path, fault: "not executable", is: fs.ErrPermission},
 		{name: "missing path", command: "/no/such/srv", fault: "/no/such/srv", is: fs.ErrNotExist},
 		{name: "a directory", command: dir, fault: "directory", is: fs.ErrPermission},
-		{name: "a shell line", command: "sh -c 'curl x'", path: "PATH=/bin:/usr/bin", fault: "not on the server's PATH", is: fs.ErrNotExist},
+		{name: "long PATH", command: "nope", path: "PATH=/a:/b:/c:/d:/e", fault: "PATH (/a:/b:/c and 2 more)", is: fs.ErrNotExist},
+		{name: "how to mend it", command: "nope", path: "PATH=/a", fault: "set env.PATH or an absolute command", is: fs.ErrNotExist},
+		{name: "a shell line", command: "sh -c 'curl x'", path: "PATH=/bin:/usr/bin", fault: `command: "sh" is followed by blanks`, is: fs.ErrNotExist},
+		{name: "a shell line with a slash", command: "npx -y @scope/pkg", path: "PATH=/bin", fault: "put its arguments into args", is: fs.ErrNotExist},
+		{name: "a path and arguments", command: filepath.Join(dir, "srv") + " --key hunter2", fault: "put its arguments into args", is: fs.ErrNotExist},
+		{name: "a path with blanks", command: "/no/such dir/srv", fault: `"/no/such dir/srv"`, is: fs.ErrNotExist},
 		{name: "NUL", command: "a\x00b", fault: "NUL"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -87,6 +92,9 @@ func TestResolveCommand(t *testing.T) {
 			if tt.fault != "" {
 				if KindOf(err) != Config || !strings.Contains(err.Error(), tt.fault) || tt.is != nil && !errors.Is(err, tt.is) {
 					t.Fatalf("got %v, want a config error with %q", err, tt.fault)
+				}
+				if strings.Contains(err.Error(), "hunter2") {
+					t.Errorf("the error %q holds a secret", err)
 				}
 				return
 			}
@@ -110,7 +118,7 @@ func TestResolveFaults(t *testing.T) {
 		{"all unset at once", Settings{Command: "x", Args: []string{"${A}"}, Env: map[string]string{"K": "${B}"}}, "env.K: ${B} is not set"},
 		{"NUL in env", Settings{Command: "sh", Env: map[string]string{"K": "a\x00b"}}, "env.K: holds a NUL"},
 		{"odd name in env", Settings{Command: "sh", Env: map[string]string{"A=B": "c"}}, "cannot be the name"},
-		{"NUL in args", Settings{Command: "sh", Args: []string{"a\x00"}}, "args[0]: holds a NUL"},
+		{"NUL in args", Settings{Command: "sh", Args: []string{"a\x00"}}, "args.0: holds a NUL"},
 		{"scheme", Settings{URL: "ftp://x/"}, "scheme"},
 		{"no host", Settings{URL: "http://:8080/"}, "names no host"},
 		{"unparsable keeps its secret", Settings{URL: "http://u:hunter2@[::1"}, "cannot be parsed"},
@@ -130,6 +138,35 @@ func TestResolveFaults(t *testing.T) {
 				t.Errorf("the error %q holds a secret", err)
 			}
 		})
+	}
+}
+
+// Every unset reference is found at once, with its setting, and on one line: the
+// text goes into logs and answers.
+func TestResolveNamesEverySetting(t *testing.T) {
+	s := &Settings{
+		URL: "http://h/${A}", Headers: map[string]string{"X-Key": "${B}", "X.Odd": "${workspaceFolder}"},
+		OAuth: auth.OAuth{ClientID: "${C}", ClientName: "${D:-fine}"},
+	}
+	_, err := s.Resolve("a", "", Vars{}, nil)
+	want := "upstream a: url: ${A} is not set; headers.X-Key: ${B} is not set; headers.X.Odd: ${workspaceFolder} is not set: " +
+		"give --workspace DIR or the profile's workspace key; oauth.client_id: ${C} is not set"
+	if err == nil || err.Error() != want {
+		t.Fatalf("got %v, want %s", err, want)
+	}
+	var paths [][]string
+	for _, f := range SettingFaults(err) {
+		paths = append(paths, f.Path)
+	}
+	if diff := cmp.Diff([][]string{{"url"}, {"headers", "X-Key"}, {"headers", "X.Odd"}, {"oauth", "client_id"}}, paths); diff != "" {
+		t.Errorf("paths (-want +got):\n%s", diff)
+	}
+	_, err = (&Settings{Command: "no-such-program"}).Resolve("a", "", Vars{}, nil)
+	if f := SettingFaults(err); len(f) != 1 || !slices.Equal(f[0].Path, []string{"command"}) {
+		t.Errorf("got %v, want one fault of command", err)
+	}
+	if f := SettingFaults(errors.New("x")); f != nil {
+		t.Errorf("got %v of an error that names no setting", f)
 	}
 }
 

@@ -265,6 +265,32 @@ func TestListChangedBurst(t *testing.T) {
 	})
 }
 
+// A server that never stops saying that its list changed is read ever less
+// often; one that was quiet is heard at once again.
+func TestListChangedForEver(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a := &script{}
+		w := newSetWorld(t, map[string]*script{"a": a}, Options{}, nil)
+		defer w.stop()
+		w.AwaitFirst(t.Context(), time.Minute, "a")
+		w.want("a", Ready)
+		for range 1200 { // two minutes
+			a.send(wire.AppendNotification(nil, "notifications/tools/list_changed", nil))
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := a.lists.Load(); n > 15 {
+			t.Errorf("%d lists in two minutes", n)
+		}
+		time.Sleep(2 * time.Minute)
+		before := a.lists.Load()
+		a.send(wire.AppendNotification(nil, "notifications/tools/list_changed", nil))
+		time.Sleep(time.Second)
+		if n := a.lists.Load() - before; n != 1 {
+			t.Errorf("%d lists a second after a quiet time, want 1", n)
+		}
+	})
+}
+
 // A failed list later keeps the last good one; a server never lost its tools
 // because of one bad moment: NousResearch/hermes-agent#88661.
 func TestLastGoodListStays(t *testing.T) {
@@ -342,6 +368,7 @@ func TestWalk(t *testing.T) {
 		{"a cycle", map[string]string{"-": page("x", "1"), "x": page("y", "2"), "y": page("x", "3")}, 3, "repeats a cursor"},
 		{"a failure on page 2 keeps page 1", map[string]string{"-": page("x", "1")}, 1, "page 2"},
 		{"null ends", map[string]string{"-": `{"tools":[{"name":"1"}],"nextCursor":null}`}, 1, ""},
+		{"a cursor too long to follow", map[string]string{"-": page(strings.Repeat("x", maxCursor), "1")}, 1, "at most 65536 are followed"},
 		{"no tools member", map[string]string{"-": `{}`}, 0, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -369,6 +396,28 @@ func TestWalk(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Pages whose bulk is not entries end at the byte limit, and are not kept.
+func TestWalkBulkyPages(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a := &script{}
+		var n atomic.Int64
+		bulk := strings.Repeat("x", 8<<20)
+		a.answer = func(_ *script, m *wire.Message) (string, string) {
+			if m.Method != "tools/list" {
+				return "", ""
+			}
+			return fmt.Sprintf(`{"tools":[{"name":"t%d"}],"bulk":%q,"nextCursor":"%d"}`, n.Add(1), bulk, n.Load()), ""
+		}
+		w := newSetWorld(t, map[string]*script{"a": a}, Options{}, nil)
+		defer w.stop()
+		w.AwaitFirst(t.Context(), time.Minute, "a")
+		l := w.Listing("a")
+		if len(l.Tools) != 8 || !strings.Contains(strings.Join(l.Faults, ""), "67108864 bytes") {
+			t.Errorf("%d tools, faults %q", len(l.Tools), l.Faults)
+		}
+	})
 }
 
 // Cursors that are always fresh end at the page limit.

@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -14,7 +15,8 @@ import (
 const (
 	maxPages   = 1000
 	maxEntries = 50_000
-	maxListing = 64 << 20 // bytes of one kind of list
+	maxListing = 64 << 20 // bytes of all pages of one kind
+	maxCursor  = 64 << 10 // bytes of one cursor
 )
 
 // A walker reads lists of one server to their end. A fault in one list keeps
@@ -62,7 +64,7 @@ func (w *walker) optional(ctx context.Context, method, member string) []json.Raw
 func (w *walker) list(ctx context.Context, method, member string) ([]json.RawMessage, error) {
 	var out []json.RawMessage
 	var cursor []byte
-	size, used := 0, map[string]bool{}
+	size, used := 0, map[[sha256.Size]byte]bool{}
 	for page := 1; ; page++ {
 		result, err := w.page(ctx, method, cursor)
 		if err != nil && page == 1 {
@@ -75,25 +77,28 @@ func (w *walker) list(ctx context.Context, method, member string) ([]json.RawMes
 		entries, _ := wire.Get(result, member)
 		wire.Elements(entries, func(v []byte) bool {
 			out = append(out, slices.Clone(v))
-			size += len(v)
-			return len(out) < maxEntries && size < maxListing
+			return len(out) < maxEntries
 		})
+		size += len(result)
 		next, ok := wire.Get(result, "nextCursor")
 		if !ok || wire.Kindof(next) != '"' {
 			return out, nil
 		}
-		if stop := stopped(len(out), size, page, used[string(next)]); stop != "" {
+		sum := sha256.Sum256(next)
+		if stop := stopped(len(out), size, page, len(next), used[sum]); stop != "" {
 			w.fault(method, "%s", stop)
 			return out, nil
 		}
-		used[string(next)] = true
+		used[sum] = true
 		cursor = bytes.Clone(next)
 	}
 }
 
 // stopped says which limit ends a walk, if any.
-func stopped(entries, size, page int, again bool) string {
+func stopped(entries, size, page, cursor int, again bool) string {
 	switch {
+	case cursor > maxCursor:
+		return fmt.Sprintf("stopped: a cursor of %d bytes, at most %d are followed", cursor, maxCursor)
 	case again:
 		return "stopped: the server repeats a cursor"
 	case entries >= maxEntries:

@@ -76,7 +76,9 @@ func (p *program) checkServers(cfg *config.Config) error {
 		}
 		if err != nil {
 			bad = true
-			fmt.Fprintf(p.stderr, "%s:%d:%d: %v\n", s.File, s.Line, s.Column, err)
+			for _, f := range s.Faults(err) {
+				fmt.Fprintln(p.stderr, f)
+			}
 		}
 	}
 	if bad {

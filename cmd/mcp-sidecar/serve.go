@@ -164,7 +164,7 @@ const tokenHint = "give a token file with --token-file, a writable --state-dir, 
 // ownToken returns the token file of the state directory, made if need be.
 func (r *running) ownToken() (path string, err error) {
 	if r.cfg.StateDir == "" {
-		return "", errors.New("no state directory: neither XDG_STATE_HOME nor HOME is set")
+		return "", errors.New(r.cfg.NoStateDir())
 	}
 	path, _, _, err = auth.LoadOrCreateToken(r.cfg.StateDir)
 	return path, err

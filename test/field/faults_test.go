@@ -273,7 +273,7 @@ func strangersAreNamed(t *testing.T) {
 		t.Errorf("the good server is not shown: %s", stdout)
 	}
 	for name := range strangers {
-		if !strings.Contains(stderr, "server "+name+" is failed: ") {
+		if !strings.Contains(stderr, "server "+name+" failed: ") {
 			t.Errorf("%s is not said to have failed:\n%s", name, stderr)
 		}
 	}
