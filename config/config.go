@@ -155,6 +155,17 @@ func (c *Config) NoStateDir() string {
 // Profile returns the default profile.
 func (c *Config) Profile() proxy.Profile { return c.Profiles[DefaultProfile] }
 
+// WorkIn makes dir the workspace of profiles that name none: an agent that starts
+// us on its standard input does so where it works.
+func (c *Config) WorkIn(dir string) {
+	for name, p := range c.Profiles {
+		if p.Workspace == "" {
+			p.Workspace = dir
+			c.Profiles[name] = p
+		}
+	}
+}
+
 // Lookup returns how references of a profile's servers find variables: in the
 // .env files beside the configuration, then in the environment. A variable that
 // is empty counts as absent.

@@ -82,6 +82,12 @@ func (p *program) home() string {
 	return h
 }
 
+// dir is the working directory; empty if it is gone.
+func (p *program) dir() string {
+	d, _ := os.Getwd()
+	return d
+}
+
 func lookup(env []string, name string) (value string) {
 	for _, kv := range env {
 		if k, v, ok := strings.Cut(kv, "="); ok && k == name {

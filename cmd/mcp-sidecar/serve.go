@@ -89,6 +89,9 @@ type running struct {
 }
 
 func (p *program) serve(ctx context.Context, cfg *config.Config, s serveFlags) error {
+	if s.stdio {
+		cfg.WorkIn(p.dir())
+	}
 	a, err := p.assemble(cfg)
 	if err != nil {
 		return err
