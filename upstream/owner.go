@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
 
 // Numbers of an owner's life.
@@ -177,57 +175,6 @@ func (o *owner) serve(ctx context.Context, c conn) {
 	}
 }
 
-// nextRelist grows the pause for a server that says again and again that its
-// lists changed, and forgets that once it was quiet for twice as long.
-func nextRelist(pause, quiet time.Duration) time.Duration {
-	if quiet > 2*pause {
-		return relistPause
-	}
-	return min(2*pause, relistMost)
-}
-
-// listAgain reads the lists once for all requests that came meanwhile. It
-// returns false when the connection is over.
-func (o *owner) listAgain(ctx context.Context, c conn, pause time.Duration) bool {
-	if !sleep(ctx, c.Done(), pause) {
-		return false
-	}
-	select {
-	case <-o.relist:
-	default:
-	}
-	ctx, cancel := context.WithTimeout(ctx, o.srv.settings.connectTimeout())
-	defer cancel()
-	if err := o.list(ctx, c); err != nil && !errors.Is(err, context.Canceled) {
-		o.srv.set.opt.Log.Warn("listing again failed, the last good list stays", "server", o.srv.name, "err", err)
-		time.AfterFunc(relistRetry, o.askRelist)
-	}
-	return true
-}
-
-// list reads the lists and publishes them if they differ.
-func (o *owner) list(ctx context.Context, c conn) error {
-	l, err := walk(ctx, o.srv.name, c)
-	if err != nil {
-		return err
-	}
-	for _, f := range l.Faults {
-		o.srv.set.opt.Log.Warn("list is not whole", "server", o.srv.name, "err", f)
-	}
-	if old := o.srv.listing.Load(); !l.same(old) {
-		o.srv.listing.Store(l)
-		o.srv.change(func(st *Status) { st.Tools = len(l.Tools) })
-	}
-	return nil
-}
-
-func (o *owner) askRelist() {
-	select {
-	case o.relist <- struct{}{}:
-	default:
-	}
-}
-
 // lost records that a connection which was open is no more. Calls that come now
 // wait for the attempt that follows.
 func (o *owner) lost(err error) error {
@@ -290,113 +237,6 @@ func (o *owner) end(err error) {
 func (o *owner) finish(err error) {
 	o.end(err)
 	o.srv.settle()
-}
-
-// current returns the live connection, or nil.
-func (o *owner) current() conn {
-	h := o.conn.Load()
-	if h == nil {
-		return nil
-	}
-	select {
-	case <-h.Done():
-		return nil
-	default:
-		return h.conn
-	}
-}
-
-// acquire returns the live connection, or waits for one attempt that all
-// waiting calls share.
-func (o *owner) acquire(ctx context.Context) (conn, error) {
-	if c := o.current(); c != nil {
-		return c, nil
-	}
-	o.mu.Lock()
-	attempt, last, quiet := o.attempt, o.lastErr, o.quiet
-	o.mu.Unlock()
-	if last != nil && (time.Now().Before(quiet) || KindOf(last) == Closed) {
-		return nil, last
-	}
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
-	t := time.NewTimer(wakeWait)
-	defer t.Stop()
-	select {
-	case <-attempt:
-	case <-t.C:
-		return nil, &Error{Server: o.srv.name, Op: "connect", Kind: Unreachable, Err: fmt.Errorf("not connected within %v", wakeWait)}
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if c := o.current(); c != nil {
-		return c, nil
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.lastErr != nil {
-		return nil, o.lastErr
-	}
-	return nil, &Error{Server: o.srv.name, Kind: Unreachable, Err: errors.New("the connection ended at once")}
-}
-
-// do sends a call, and once more where that is safe.
-func (o *owner) do(ctx context.Context, c *Call) (Response, error) {
-	for try := 0; ; try++ {
-		cn, err := o.acquire(ctx)
-		if err != nil {
-			return Response{}, err
-		}
-		r, err := cn.Do(ctx, c)
-		o.judge(cn, err)
-		if err == nil || try > 0 || !o.again(cn, c, err) {
-			return r, err
-		}
-	}
-}
-
-// again says whether a failed call may be sent a second time: the connection
-// is gone, and the call did not run or may run twice.
-func (o *owner) again(cn conn, c *Call, err error) bool {
-	select {
-	case <-cn.Done():
-	default:
-		return false
-	}
-	k := KindOf(err)
-	return k == Unreachable && !answered(err) || k == Uncertain && c.Safe
-}
-
-// judge lets a call's outcome show in the server's state. Only failures that
-// speak of the server's health count; the caller's own cancel does not.
-func (o *owner) judge(cn conn, err error) {
-	st := o.srv.status.Load()
-	switch k := KindOf(err); {
-	case err == nil:
-		o.proven.Store(true)
-		if st.State == Degraded {
-			o.srv.change(func(st *Status) { st.State, st.Err = Ready, nil })
-			o.askRelist()
-		}
-	case st.State == Ready && (k == Unreachable || k == Uncertain):
-		o.srv.change(func(st *Status) { st.State, st.Err = Degraded, err })
-	}
-}
-
-// sendLogLevel tells a legacy server that logs which level is wanted.
-func (o *owner) sendLogLevel(ctx context.Context) {
-	level, c := o.srv.logLevel.Load(), o.current()
-	if level == nil || c == nil || c.Info().Era != Legacy || !c.Info().Has("logging") {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	params := append(wire.AppendQuote([]byte(`{"level":`), *level), '}')
-	if _, err := c.Do(ctx, &Call{Method: "logging/setLevel", Params: params}); err != nil {
-		o.srv.set.opt.Log.Debug("setting the log level failed", "server", o.srv.name, "err", err)
-	}
 }
 
 func (s *Settings) connectTimeout() time.Duration {
