@@ -6,7 +6,7 @@ failed=0
 for pkg in $(go list ./...); do
 	for target in $(go test -list '^Fuzz' "$pkg" | grep '^Fuzz' || true); do
 		echo "--- $pkg $target"
-		go test -run '^$' -fuzz "^$target\$" -fuzztime "$1" "$pkg" || failed=$((failed + 1))
+		go test -run '^$' -fuzz "^$target\$" -fuzztime "$1" -fuzzminimizetime 1s "$pkg" || failed=$((failed + 1))
 	done
 done
 echo "$failed fuzz targets failed"
