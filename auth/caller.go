@@ -37,11 +37,13 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Reason }
 
-// Write answers a request with the refusal.
+// Write answers a request with the refusal. Strangers do not keep connections,
+// of which there is a limit.
 func (r *Refusal) Write(w http.ResponseWriter) {
 	if r.Challenge != "" {
 		w.Header().Set("WWW-Authenticate", r.Challenge)
 	}
+	w.Header().Set("Connection", "close")
 	http.Error(w, r.Reason, r.Status)
 }
 

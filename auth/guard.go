@@ -27,6 +27,7 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, reason string) {
 	if g.Refused != nil {
 		g.Refused(r, reason)
 	}
+	w.Header().Set("Connection", "close")
 	http.Error(w, reason, http.StatusForbidden)
 }
 
@@ -42,6 +43,7 @@ type guarded struct {
 
 func (h *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Host == "" {
+		w.Header().Set("Connection", "close")
 		http.Error(w, "no Host header", http.StatusBadRequest)
 		return
 	}
@@ -130,5 +132,6 @@ func preflight(w http.ResponseWriter, r *http.Request) {
 		h.Set("Access-Control-Allow-Headers", strings.Join(allow, ", "))
 	}
 	h.Set("Access-Control-Max-Age", "600")
+	h.Set("Connection", "close") // nobody knows yet who asks
 	w.WriteHeader(http.StatusNoContent)
 }

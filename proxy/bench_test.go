@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcp-sidecar/mcp-sidecar/auth"
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
@@ -23,6 +24,9 @@ func (s *sink) Header() http.Header         { return s.h }
 func (s *sink) WriteHeader(status int)      { s.status = status }
 func (s *sink) Write(b []byte) (int, error) { s.n += len(b); return len(b), nil }
 func (s *sink) Flush()                      {}
+
+func (s *sink) SetReadDeadline(time.Time) error  { return nil }
+func (s *sink) SetWriteDeadline(time.Time) error { return nil }
 
 type rewind struct{ bytes.Reader }
 

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -20,6 +18,8 @@ const (
 	smallBody = 64 << 10
 	// largeBody is the size of the larger buffers that are kept.
 	largeBody = 256 << 10
+	// maxReserve bounds the part of the budget that small messages have.
+	maxReserve = 32 << 20
 )
 
 var (
@@ -27,27 +27,56 @@ var (
 	errTooLong = errors.New("message is longer than limits.request_bytes")
 )
 
-// A budget bounds the bytes of all messages from agents held at once.
-type budget struct {
-	sem *semaphore.Weighted
-	max int64
+// A budget bounds the bytes of all messages from agents held at once. Small
+// messages have a part of their own, so that large ones do not keep ordinary
+// calls out.
+type budget struct{ small, large *pool }
+
+// newBudget shares out n bytes; largest is that of one message.
+func newBudget(n, largest int) *budget {
+	reserve := min(n/8, maxReserve)
+	return &budget{
+		small: newPool(int64(reserve), smallBody),
+		large: newPool(int64(n-reserve), int64(largest)+1),
+	}
 }
 
-func newBudget(n int) *budget {
-	return &budget{sem: semaphore.NewWeighted(int64(n)), max: int64(n)}
+// A room is the bytes that one message takes of a budget.
+type room struct {
+	budget *budget
+	caller string
+	large  bool  // never small: it was announced as large
+	pool   *pool // nil while nothing is taken
+	n      int64
 }
 
-// take reserves n bytes, waiting a bounded time.
-func (b *budget) take(ctx context.Context, n int64) error {
-	if b.sem.TryAcquire(n) {
-		return nil
+// widen takes room for n bytes in all, waiting a bounded time.
+func (r *room) widen(ctx context.Context, n int64) error {
+	p := r.budget.small
+	if n > smallBody || r.large {
+		p = r.budget.large
 	}
-	ctx, cancel := context.WithTimeout(ctx, budgetWait)
-	defer cancel()
-	if n > b.max || b.sem.Acquire(ctx, n) != nil {
-		return errNoRoom
+	n = min(n, p.max) // one message may have it all
+	had := int64(0)
+	if p == r.pool {
+		had = r.n
 	}
+	if err := p.take(ctx, r.caller, n-had); err != nil {
+		return err
+	}
+	if p != r.pool {
+		r.release()
+	}
+	r.pool, r.n = p, n
 	return nil
+}
+
+// release gives all room back.
+func (r *room) release() {
+	if r.pool != nil {
+		r.pool.release(r.caller, r.n)
+		r.pool, r.n = nil, 0
+	}
 }
 
 // Two sizes of buffers are kept for messages; larger ones are made as needed.
@@ -80,25 +109,23 @@ func giveBack(p *[]byte) {
 
 // A body is one message from an agent and the room that it takes.
 type body struct {
-	b      []byte
-	buf    *[]byte // what b lies in
-	held   int64
-	budget *budget
+	b   []byte
+	buf *[]byte // what b lies in
+	room
 }
 
 // free gives the room back; the bytes must not be used afterwards.
 func (m *body) free() {
 	giveBack(m.buf)
-	m.budget.sem.Release(m.held)
+	m.release()
 	*m = body{}
 }
 
 // grow takes room for n bytes in all, before it takes the memory.
 func (m *body) grow(ctx context.Context, n int) error {
-	if err := m.budget.take(ctx, int64(n)-m.held); err != nil {
+	if err := m.widen(ctx, int64(n)); err != nil {
 		return err
 	}
-	m.held = int64(n)
 	next := borrow(n)
 	m.b = append((*next)[:0:n], m.b...)
 	giveBack(m.buf)
@@ -106,9 +133,10 @@ func (m *body) grow(ctx context.Context, n int) error {
 	return nil
 }
 
-// read reads the body of r within limit. Room is taken as bytes come, so that
+// read reads the body of r, which a caller sent, within limit. Room is taken as bytes come, so that
 // an announced length alone holds nothing. On an error nothing is held.
-func (b *budget) read(r *http.Request, rc *http.ResponseController, limit int) (m body, err error) {
+func (b *budget) read(in *inbound, limit int) (m body, err error) {
+	r := in.r
 	if r.ContentLength > int64(limit) {
 		return m, errTooLong
 	}
@@ -116,15 +144,16 @@ func (b *budget) read(r *http.Request, rc *http.ResponseController, limit int) (
 	if n := r.ContentLength; n >= 0 && n < first {
 		first = n + 1
 	}
-	if err := b.take(r.Context(), first); err != nil {
-		return m, err
+	m.room = room{budget: b, caller: in.caller.ID, large: r.ContentLength > smallBody}
+	if err := m.widen(r.Context(), first); err != nil {
+		return body{}, err
 	}
-	p := borrow(int(first))
-	m = body{b: (*p)[:0:first], buf: p, held: first, budget: b}
-	rc.SetReadDeadline(time.Now().Add(bodyTimeout))
+	m.buf = borrow(int(first))
+	m.b = (*m.buf)[:0:first]
+	in.rc.SetReadDeadline(time.Now().Add(bodyTimeout))
 	err = m.fill(r, limit)
 	if err == nil {
-		err = rc.SetReadDeadline(time.Time{})
+		err = in.rc.SetReadDeadline(time.Time{})
 	}
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		m.free()

@@ -66,7 +66,8 @@ const maxInner = 1024
 // what is asked, and without the agent's _meta. All else stays as it is. dst is
 // where they go if they change and fit.
 func (p *params) forward(dst []byte, member, inner string) []byte {
-	var edits []wire.Edit
+	var room [2]wire.Edit
+	edits := room[:0]
 	if from, to, ok := wire.Find(p.raw, member); ok {
 		if q := wire.AppendQuote(nil, inner); !bytes.Equal(q, p.raw[from:to]) {
 			edits = append(edits, wire.Edit{From: from, To: to, With: q})
@@ -151,6 +152,9 @@ func (x *exchange) deliver(server string, resp upstream.Response) (answer, error
 	if kind != nil && string(kind) != `"complete"` && (x.modern || resp.Era == upstream.Modern) {
 		return x.trouble(server, unsupportedTrouble, nil)
 	}
+	if x.msg.Method == "tools/call" && content != nil && wire.Kindof(content) != '[' {
+		return x.trouble(server, troubles[upstream.Protocol], errContent)
+	}
 	x.remember(server, content)
 	a := answer{result: x.f.clean(resp.Result, resp.Flags)}
 	switch {
@@ -164,6 +168,8 @@ func (x *exchange) deliver(server string, resp upstream.Response) (answer, error
 	}
 	return a, nil
 }
+
+var errContent = errors.New("content is not an array")
 
 // topOf returns two members of a result as raw JSON; nil when absent.
 func topOf(result []byte) (resultType, content []byte) {
@@ -211,7 +217,7 @@ func (x *exchange) failure(server string, resp upstream.Response) (answer, error
 	if !lacks(x.params.meta.caps, resp.Error) {
 		return x.trouble(server, unsupportedTrouble, nil)
 	}
-	a.failure, a.status = x.f.clean(resp.Error, resp.Flags), http.StatusBadRequest
+	a.failure, a.status = x.f.clean(withMessage(resp.Error), resp.Flags), http.StatusBadRequest
 	return a, nil
 }
 

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
@@ -33,6 +34,9 @@ func (x *exchange) readResource(ctx context.Context) (answer, error) {
 	if !ok {
 		return answer{}, badParams("resources/read lacks uri")
 	}
+	if err := longURI(uri); err != nil {
+		return answer{}, err
+	}
 	if x.params.resumed != nil {
 		return answer{}, badParams("no question is open for this requestState")
 	}
@@ -46,6 +50,16 @@ func (x *exchange) readResource(ctx context.Context) (answer, error) {
 	})
 }
 
+// maxURI bounds one URI in bytes; no listed one is longer.
+const maxURI = 8 << 10
+
+func longURI(uri string) *wire.Error {
+	if len(uri) <= maxURI {
+		return nil
+	}
+	return badParams(fmt.Sprintf("uri is longer than %d bytes", maxURI))
+}
+
 // owner finds who answers for a URI: by the lists, or else by the links that
 // this caller has been given.
 func (x *exchange) owner(ctx context.Context, uri string) (aggregate.Route, bool) {
@@ -53,7 +67,7 @@ func (x *exchange) owner(ctx context.Context, uri string) (aggregate.Route, bool
 		if r, ok := s.Resource(uri); ok {
 			return r, true
 		}
-		server, ok := x.f.links.find(linkKey{x.caller.ID, x.view.Key, uri})
+		server, ok := x.f.links.find(linkKey{x.caller.ID, x.view.Key}, uri)
 		return aggregate.Route{Server: server, Inner: uri, Exposed: uri}, ok
 	})
 }
@@ -107,6 +121,9 @@ func (x *exchange) complete(ctx context.Context) (answer, error) {
 		route, member = r, "name"
 	case `"ref/resource"`:
 		uri, err := refText(ref, "uri")
+		if err == nil {
+			err = longURI(uri)
+		}
 		if err != nil {
 			return answer{}, err
 		}

@@ -102,16 +102,36 @@ func TestLinksOfResults(t *testing.T) {
 	}
 }
 
-func TestLinksAreBounded(t *testing.T) {
-	var l links
-	for i := range 3 * maxLinks {
-		l.add(linkKey{"c", "v", fmt.Sprint(i)}, "s")
+// TestLongURIs: no server is asked for a URI that none can have listed.
+func TestLongURIs(t *testing.T) {
+	w := newWorld(t)
+	uri := "file:///" + strings.Repeat("x", maxURI)
+	for name, tt := range map[string]struct{ body, want string }{
+		"read":    {request("resources/read", `{"uri":"`+uri+`"}`), `"code":-32602,"message":"uri is longer`},
+		"wrapper": {request("tools/call", `{"name":"mcp_files_read_resource","arguments":{"uri":"`+uri+`"}}`), `"text":"uri is longer`},
+		"complete": {request("completion/complete", `{"ref":{"type":"ref/resource","uri":"`+uri+`"},"argument":{"name":"a","value":""}}`),
+			`"code":-32602,"message":"uri is longer`},
+	} {
+		if r := w.post(tt.body); !strings.Contains(r.body, tt.want) {
+			t.Errorf("%s: %.200s", name, r.body)
+		}
 	}
-	if len(l.m) != maxLinks || len(l.ring) != maxLinks {
-		t.Errorf("%d links, %d in the ring", len(l.m), len(l.ring))
+	if n := len(w.seen()); n != 0 {
+		t.Errorf("servers saw %d calls", n)
 	}
-	if _, ok := l.find(linkKey{"c", "v", fmt.Sprint(3*maxLinks - 1)}); !ok {
-		t.Error("the newest link is gone")
+}
+
+// A link of one server cannot be taken over by another.
+func TestLinksKeepTheirServer(t *testing.T) {
+	w := newWorld(t)
+	w.answer = func(_ context.Context, c *upstream.Call) (upstream.Response, error) {
+		return result(`{"content":[{"type":"resource_link","uri":"made://up","name":"n"}]}`), nil
+	}
+	w.post(request("tools/call", `{"name":"mcp_github_create_issue"}`))
+	w.post(request("tools/call", `{"name":"mcp_files_slow"}`))
+	w.post(request("resources/read", `{"uri":"made://up"}`))
+	if calls := w.seen(); len(calls) != 3 || calls[2].Server != "github" {
+		t.Errorf("servers saw %+v", calls)
 	}
 }
 

@@ -23,6 +23,7 @@ type exchange struct {
 	sess  *session // nil when there is none
 	lane  any      // what serial servers tell agents apart by
 	out   listener // who hears notifications; nil when nobody does
+	job   *job     // of a legacy agent that may hang up; nil otherwise
 }
 
 // A listener takes what servers say about a request while it runs. notify must
@@ -44,7 +45,7 @@ func (x *exchange) run(ctx context.Context) reply {
 	if x.scope == nil {
 		return x.answer(ctx)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := x.cancellable(ctx)
 	defer cancel()
 	key := idKey(x.msg.ID)
 	if !x.scope.begin(key, cancel) {
@@ -58,6 +59,15 @@ func (x *exchange) run(ctx context.Context) reply {
 		return reply{}
 	}
 	return r
+}
+
+// cancellable returns a context that the agent can cancel: the job's, when the
+// message is all of it.
+func (x *exchange) cancellable(ctx context.Context) (context.Context, context.CancelFunc) {
+	if x.job != nil && !x.job.batch {
+		return ctx, x.job.cancel
+	}
+	return context.WithCancel(ctx)
 }
 
 // answer runs the method, and survives its panic.
@@ -131,6 +141,12 @@ func (x *exchange) do(ctx context.Context, server string, c *upstream.Call) (ups
 			return upstream.Response{}, err
 		}
 		defer leave()
+	}
+	if x.job != nil {
+		if !x.job.send() {
+			return upstream.Response{}, context.Canceled
+		}
+		defer x.job.answered()
 	}
 	t := upstream.Target{Server: server, Profile: x.view.Profile, Caller: x.caller.ID}
 	if x.sess != nil {

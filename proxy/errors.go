@@ -117,6 +117,7 @@ func relayError(obj []byte, modern bool) []byte {
 	if wire.Kindof(obj) != '{' {
 		return []byte(`{"code":-32603,"message":"the server answered with an error that is not an object"}`)
 	}
+	obj = withMessage(obj)
 	from, to, ok := wire.Find(obj, "code")
 	if !ok {
 		return withFront(obj, `"code":-32603,`)
@@ -130,6 +131,20 @@ func relayError(obj []byte, modern bool) []byte {
 		code = r
 	}
 	return wire.Splice(nil, obj, wire.Edit{From: from, To: to, With: strconv.AppendInt(nil, code, 10)})
+}
+
+// withMessage gives an error object the text that it lacks: there are agents
+// that take none without one.
+func withMessage(obj []byte) []byte {
+	const text = `"the server gave no message"`
+	from, to, ok := wire.Find(obj, "message")
+	switch {
+	case !ok && wire.Kindof(obj) == '{':
+		return withFront(obj, `"message":`+text+`,`)
+	case ok && wire.Kindof(obj[from:to]) != '"':
+		return wire.Splice(nil, obj, wire.Edit{From: from, To: to, With: []byte(text)})
+	}
+	return obj
 }
 
 // withFront puts members, each with its comma, in front of an object's own.

@@ -68,6 +68,7 @@ type Front struct {
 	budget   *budget
 	lanes    lanes
 	links    links
+	strays   strays
 	wanted   wanted
 	closing  chan struct{} // closed by Drain
 	drain    sync.Once
@@ -84,7 +85,10 @@ type Stats struct {
 	Sessions int
 	// Panics is how many calls failed by a fault of ours.
 	Panics int64
-	// Dropped is how many notifications slow readers lost.
+	// Strays is the number of calls that go on though their agents hung up.
+	Strays int
+	// Dropped is how many notifications readers lost that were slow, or got more
+	// than one may weigh.
 	Dropped int64
 	// Cleaned is how many messages of servers the cleaner changed.
 	Cleaned int64
@@ -98,7 +102,7 @@ func New(o Options) *Front {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &Front{opt: o, closing: make(chan struct{}), budget: newBudget(o.Limits.inFlight())}
+	f := &Front{opt: o, closing: make(chan struct{}), budget: newBudget(o.Limits.inFlight(), o.Limits.request())}
 	f.sessions.max, f.sessions.idle = o.Limits.sessions(), o.Limits.sessionIdle()
 	return f
 }
@@ -126,6 +130,7 @@ func (f *Front) Stats() Stats {
 	return Stats{
 		Sessions: f.sessions.count(),
 		Panics:   f.counts.panics.Load(),
+		Strays:   f.strays.count(),
 		Dropped:  f.counts.dropped.Load(),
 		Cleaned:  f.counts.cleaned.Load(),
 	}

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -16,7 +15,7 @@ import (
 type inbound struct {
 	w       http.ResponseWriter
 	r       *http.Request
-	rc      *http.ResponseController
+	rc      http.ResponseController
 	caller  auth.Caller
 	view    *View
 	forms   forms
@@ -27,6 +26,7 @@ type inbound struct {
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	profile, server, ok := place(r.URL)
 	if !ok { // before asking who it is: clients look for other things here too
+		w.Header().Set("Connection", "close")
 		noEndpoint(w)
 		return
 	}
@@ -44,7 +44,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sendError(w, http.StatusBadRequest, nil, mismatch("more than one "+name+" header"))
 		return
 	}
-	in := &inbound{w: w, r: r, rc: http.NewResponseController(w), caller: caller, view: view, forms: accepted(r.Header)}
+	in := &inbound{w: w, r: r, rc: *http.NewResponseController(w), caller: caller, view: view, forms: accepted(r.Header)}
 	in.version, _ = first(r.Header, hVersion)
 	switch r.Method {
 	case http.MethodPost:
@@ -68,6 +68,7 @@ func (f *Front) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		ref.Write(w)
 		return
 	}
+	w.Header().Set("Connection", "close")
 	http.Error(w, "the caller cannot be identified", http.StatusUnauthorized)
 }
 
@@ -135,7 +136,7 @@ func (f *Front) post(in *inbound) {
 		http.Error(in.w, "want Accept: application/json, text/event-stream", http.StatusNotAcceptable)
 		return
 	}
-	b, err := f.budget.read(in.r, in.rc, f.opt.Limits.request())
+	b, err := f.budget.read(in, f.opt.Limits.request())
 	if err != nil {
 		sendUnread(in.w, err)
 		return
@@ -255,7 +256,7 @@ func noSession(w http.ResponseWriter, id []byte) {
 }
 
 // serve runs a message and writes its answer. A legacy agent that hangs up does
-// not cancel what it asked for; a modern one does.
+// not cancel what a server works on; a modern one does.
 func (f *Front) serve(in *inbound, x *exchange) {
 	if x.msg.Kind() != wire.Request {
 		x.accept()
@@ -263,11 +264,14 @@ func (f *Front) serve(in *inbound, x *exchange) {
 		return
 	}
 	ctx := in.r.Context()
-	if !x.modern {
-		ctx = context.WithoutCancel(ctx)
-	}
 	st := newStream(in.w, in.rc, in.forms, f.opt.Limits.queue(), &f.counts)
 	x.out = st
+	if !x.modern {
+		j := &job{strays: &f.strays, caller: in.caller.ID, out: st}
+		ctx = j.begin(ctx)
+		defer j.end()
+		x.job = j
+	}
 	st.finish(x.run(ctx))
 }
 
@@ -289,9 +293,12 @@ func (f *Front) batch(in *inbound, b []byte) {
 		return
 	}
 	st := newStream(in.w, in.rc, in.forms, f.opt.Limits.queue(), &f.counts)
-	x := &exchange{f: f, view: in.view, caller: in.caller, out: st}
+	j := &job{strays: &f.strays, caller: in.caller.ID, out: st, batch: true}
+	ctx := j.begin(in.r.Context())
+	defer j.end()
+	x := &exchange{f: f, view: in.view, caller: in.caller, out: st, job: j}
 	x.join(s)
-	all := x.each(context.WithoutCancel(in.r.Context()), parts, f.wireLimits())
+	all := x.each(ctx, parts, f.wireLimits())
 	if all != nil {
 		st.finish(reply{head: all})
 		return

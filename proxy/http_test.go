@@ -151,7 +151,7 @@ func TestChunkedBodyAcrossBuffers(t *testing.T) {
 			t.Errorf("%d bytes: got %d and %d bytes", n, got.status, len(got.body))
 		}
 	}
-	if held := w.front.budget.max; !w.front.budget.sem.TryAcquire(held) {
+	if !w.front.budget.unused() {
 		t.Error("the budget was not given back")
 	}
 }

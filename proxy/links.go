@@ -2,52 +2,107 @@ package proxy
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
 
 const (
-	maxLinks    = 1024
-	maxLinkSize = 8 << 10 // of one URI
+	maxShelves   = 64
+	maxLinks     = 256      // of one server on one shelf
+	maxLinkBytes = 64 << 10 // of their URIs
 )
 
-// links remember which server gave which caller a link to a resource that is
-// in no list. The oldest go first. The zero value is empty.
+// links remember which server gave which caller a link to a resource that is in
+// no list. Every caller has a shelf per view, and every server its own part of
+// it, so that none pushes out what is another's. The zero value is empty.
 type links struct {
-	mu   sync.Mutex
-	m    map[linkKey]string // server
-	ring []linkKey
-	next int
+	mu      sync.Mutex
+	shelves []*shelf // the longest unused first
 }
 
-type linkKey struct{ caller, view, uri string }
+type linkKey struct{ caller, view string }
 
-func (l *links) find(k linkKey) (server string, ok bool) {
+// A shelf is the links of one caller in one view.
+type shelf struct {
+	linkKey
+	owner map[string]string // the server of a URI
+	given map[string]*given // by server
+}
+
+// given are the URIs that one server gave, the oldest first.
+type given struct {
+	uris  []string
+	bytes int
+}
+
+func (l *links) find(k linkKey, uri string) (server string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	server, ok = l.m[k]
+	if s := l.shelf(k); s != nil {
+		server, ok = s.owner[uri]
+	}
 	return server, ok
 }
 
-func (l *links) add(k linkKey, server string) {
+// add notes a link. The first server that gave it keeps it.
+func (l *links) add(k linkKey, uri, server string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.m == nil {
-		l.m = map[linkKey]string{}
+	s := l.shelf(k)
+	if s == nil {
+		if len(l.shelves) == maxShelves {
+			l.evict()
+		}
+		s = &shelf{linkKey: k, owner: map[string]string{}, given: map[string]*given{}}
+		l.shelves = append(l.shelves, s)
 	}
-	if _, ok := l.m[k]; ok {
-		l.m[k] = server
-		return
+	if _, taken := s.owner[uri]; !taken {
+		s.add(uri, server)
 	}
-	if len(l.ring) < maxLinks {
-		l.ring = append(l.ring, k)
-	} else {
-		delete(l.m, l.ring[l.next])
-		l.ring[l.next] = k
-		l.next = (l.next + 1) % maxLinks
+}
+
+// shelf returns the shelf of k as the last used; nil when there is none.
+func (l *links) shelf(k linkKey) *shelf {
+	i := slices.IndexFunc(l.shelves, func(s *shelf) bool { return s.linkKey == k })
+	if i < 0 {
+		return nil
 	}
-	l.m[k] = server
+	s := l.shelves[i]
+	l.shelves = append(slices.Delete(l.shelves, i, i+1), s)
+	return s
+}
+
+// evict takes away the longest unused shelf of the caller that has most.
+func (l *links) evict() {
+	has := map[string]int{}
+	for _, s := range l.shelves {
+		has[s.caller]++
+	}
+	worst := 0
+	for i, s := range l.shelves {
+		if has[s.caller] > has[l.shelves[worst].caller] {
+			worst = i
+		}
+	}
+	l.shelves = slices.Delete(l.shelves, worst, worst+1)
+}
+
+// add notes a link; the server's oldest ones make room.
+func (s *shelf) add(uri, server string) {
+	g := s.given[server]
+	if g == nil {
+		g = new(given)
+		s.given[server] = g
+	}
+	for len(g.uris) == maxLinks || len(g.uris) > 0 && g.bytes+len(uri) > maxLinkBytes {
+		delete(s.owner, g.uris[0])
+		g.bytes -= len(g.uris[0])
+		g.uris = slices.Delete(g.uris, 0, 1)
+	}
+	g.uris, g.bytes = append(g.uris, uri), g.bytes+len(uri)
+	s.owner[uri] = server
 }
 
 var linkMark = []byte(`"resource_link"`)
@@ -65,10 +120,10 @@ func (x *exchange) remember(server string, content []byte) {
 
 func (x *exchange) link(server string, raw []byte) {
 	uri, ok := wire.Unquote(raw)
-	if !ok || len(uri) > maxLinkSize {
+	if !ok || len(uri) > maxURI {
 		return
 	}
 	if _, listed := x.view.snapshot().Resource(uri); !listed {
-		x.f.links.add(linkKey{x.caller.ID, x.view.Key, uri}, server)
+		x.f.links.add(linkKey{x.caller.ID, x.view.Key}, uri, server)
 	}
 }

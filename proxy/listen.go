@@ -30,8 +30,9 @@ func (f *Front) listen(in *inbound) {
 		select {
 		case <-s.wake:
 			err = s.tell(st.message)
-		case msg := <-s.mail:
+		case msg := <-s.mail.out:
 			err = st.message(msg)
+			s.mail.done(msg)
 		case <-beat.C:
 			err = st.comment()
 		case <-in.r.Context().Done():

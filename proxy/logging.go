@@ -6,9 +6,6 @@ import (
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
 
-// waitingLogs bounds the log messages that one session may lag behind.
-const waitingLogs = 64
-
 // wanted is the least severe level that any agent asked for. It only falls:
 // what one agent does not want is filtered on its way, and a server that is
 // told less often is the cheaper mistake.
@@ -68,12 +65,12 @@ func (f *Front) Notify(profile, server, method string, params []byte) {
 			if !s.wants(level) {
 				continue
 			}
-			if msg == nil {
+			if msg == nil && len(params) <= maxLog {
 				if msg = f.logMessage(method, params); msg == nil {
 					return
 				}
 			}
-			if !s.post(msg) {
+			if msg == nil || !s.mail.put(msg) {
 				f.counts.dropped.Add(1)
 			}
 		}
@@ -96,15 +93,4 @@ func (s *session) wants(level int) bool {
 		want = defaultLevel
 	}
 	return int32(level) >= want
-}
-
-// post leaves a message for the session's stream; false means that there is no
-// room.
-func (s *session) post(msg []byte) bool {
-	select {
-	case s.mail <- msg:
-		return true
-	default:
-		return false
-	}
 }

@@ -57,13 +57,13 @@ func TestLogsStayInTheirView(t *testing.T) {
 	sess := w.front.sessions.find(id, callerOf(w), v)
 	w.logs("github", "error", "of another")
 	w.logs("files", "error", "mine")
-	if n := len(sess.mail); n != 1 {
+	if n := len(sess.mail.out); n != 1 {
 		t.Errorf("%d messages wait, want 1", n)
 	}
 	for range 2 * waitingLogs {
 		w.logs("files", "error", "a flood")
 	}
-	if n := len(sess.mail); n != waitingLogs || w.front.Stats().Dropped == 0 {
+	if n := len(sess.mail.out); n != waitingLogs || w.front.Stats().Dropped == 0 {
 		t.Errorf("%d messages wait, %d dropped", n, w.front.Stats().Dropped)
 	}
 }

@@ -235,6 +235,14 @@ func TestAnswersOfServers(t *testing.T) {
 			`"error":{"code":-32603,"message":"m"}`, `"error":{"code":-32603,"message":"m"}`},
 		{"odd code", upstream.Response{Error: []byte(`{"code":"x","message":"m"}`)},
 			`"error":{"code":-32603,"message":"m"}`, `"error":{"code":-32603,"message":"m"}`},
+		{"no message", upstream.Response{Error: []byte(`{"code":-1,"data":{"n":1.0}}`)},
+			`"error":{"message":"the server gave no message","code":-1,"data":{"n":1.0}}`, `"error":{"message":"the server gave no message","code":-1,"data":{"n":1.0}}`},
+		{"odd message", upstream.Response{Error: []byte(`{"code":-32002,"message":5}`)},
+			`"error":{"code":-32002,"message":"the server gave no message"}`, `"error":{"code":-32602,"message":"the server gave no message"}`},
+		{"an empty error", upstream.Response{Error: []byte(`{}`)},
+			`"error":{"code":-32603,"message":"the server gave no message"}`, `"error":{"code":-32603,"message":"the server gave no message"}`},
+		{"no content", result(`{"structuredContent":{}}`),
+			`"result":{"structuredContent":{}}`, `"result":{"resultType":"complete","structuredContent":{}}`},
 	} {
 		w.answer = func(context.Context, *upstream.Call) (upstream.Response, error) { return tt.resp, nil }
 		const head = `{"jsonrpc":"2.0","id":"i",`
@@ -283,6 +291,23 @@ func TestTroubleOfServers(t *testing.T) {
 			t.Errorf("%s: %s", tr.code, r.body)
 		}
 	}
+}
+
+// Agents refuse a content that is no list, and then the model learns nothing.
+func TestContentThatIsNoList(t *testing.T) {
+	w := newWorld(t)
+	for _, content := range []string{`null`, `"text"`, `{}`, `5`} {
+		w.answer = func(context.Context, *upstream.Call) (upstream.Response, error) {
+			return result(`{"content":` + content + `}`), nil
+		}
+		r := w.post(fmt.Sprintf(callSlow, 1))
+		if !strings.Contains(r.body, `"isError":true`) || !strings.Contains(r.body, "MCPS-PROTOCOL") {
+			t.Errorf("content %s: %s", content, r.body)
+		}
+	}
+	w.answer = func(context.Context, *upstream.Call) (upstream.Response, error) { return result(`{"content":5}`), nil }
+	r := w.post(request("prompts/get", `{"name":"mcp_files_greet"}`))
+	wantJSON(t, "elsewhere", r.body, `{"jsonrpc":"2.0","id":1,"result":{"content":5}}`)
 }
 
 func TestAnswerOverTheLimit(t *testing.T) {

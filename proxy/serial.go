@@ -2,8 +2,15 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"sync"
+
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 )
+
+// maxLane bounds the calls in one lane: the one that has the turn and those that
+// wait.
+const maxLane = 1 + 64
 
 // lanes make the tool calls of one agent to one server wait for each other.
 // The zero value is empty.
@@ -26,6 +33,9 @@ type lane struct {
 // enter waits for its turn; leave must be called if err is nil.
 func (l *lanes) enter(ctx context.Context, k laneKey) (leave func(), err error) {
 	e := l.join(k)
+	if e == nil {
+		return nil, tooMany(k.server)
+	}
 	select {
 	case e.turn <- struct{}{}:
 		return func() { <-e.turn; l.part(k, e) }, nil
@@ -35,6 +45,13 @@ func (l *lanes) enter(ctx context.Context, k laneKey) (leave func(), err error) 
 	}
 }
 
+// tooMany is why a call does not even wait.
+func tooMany(server string) error {
+	err := fmt.Errorf("%d calls of this agent wait for each other; it takes one at a time", maxLane-1)
+	return &upstream.Error{Server: server, Kind: upstream.Busy, Err: err}
+}
+
+// join takes a place in a lane; nil means that it is full.
 func (l *lanes) join(k laneKey) *lane {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,6 +62,9 @@ func (l *lanes) join(k laneKey) *lane {
 		}
 		e = &lane{turn: make(chan struct{}, 1)}
 		l.m[k] = e
+	}
+	if e.refs == maxLane {
+		return nil
 	}
 	e.refs++
 	return e

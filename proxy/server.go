@@ -11,7 +11,7 @@ import (
 // connKey is where a request's context holds what stands for its connection.
 type connKey struct{}
 
-type connection struct{ _ byte } // not empty: pointers to it must differ
+type connection struct{ conn net.Conn }
 
 // Server returns an http.Server for handler with the bounds that a listener
 // for agents needs. The times of bodies and answers are set per request.
@@ -22,8 +22,8 @@ func Server(handler http.Handler) *http.Server {
 		IdleTimeout:                  2 * time.Minute,
 		MaxHeaderBytes:               32 << 10,
 		DisableGeneralOptionsHandler: true,
-		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{}, &connection{})
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, &connection{c})
 		},
 	}
 }

@@ -85,7 +85,7 @@ type session struct {
 	used    atomic.Int64  // unix nanoseconds
 	streams atomic.Int32  // open GET streams
 	wake    chan struct{} // holds a token while news waits
-	mail    chan []byte   // log messages of servers, whole
+	mail    *mailbox      // log messages of servers, whole; shared by sessions
 	gone    chan struct{} // closed by the store when the session ends
 
 	news struct {
@@ -106,7 +106,7 @@ var changes = [3]string{
 
 func newSession(id string, c auth.Caller, v *View, version string) *session {
 	s := &session{id: id, caller: c, view: v, version: version,
-		wake: make(chan struct{}, 1), mail: make(chan []byte, waitingLogs), gone: make(chan struct{})}
+		wake: make(chan struct{}, 1), mail: newMailbox(waitingLogs, waitingLogBytes), gone: make(chan struct{})}
 	s.level.Store(-1)
 	s.touch()
 	v.subscribe(s) // before the look: a change in between is told later
@@ -212,8 +212,9 @@ type sessions struct {
 	max  int
 	idle time.Duration
 
-	mu sync.RWMutex
-	m  map[string]*session
+	mu  sync.RWMutex
+	m   map[string]*session
+	has map[auth.Caller]int // how many are whose
 }
 
 func (st *sessions) count() int {
@@ -222,33 +223,44 @@ func (st *sessions) count() int {
 	return len(st.m)
 }
 
-// open makes a session. At the limit the caller's own longest idle one goes:
-// there are agents that connect anew for every call and never say goodbye.
+// open makes a session. At the limit an idle one goes, of the caller that has
+// most: there are agents that connect anew for every call and never say goodbye.
 func (st *sessions) open(c auth.Caller, v *View, version string) (*session, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if len(st.m) >= st.max {
-		old := st.oldest(c)
+		old := st.victim()
 		if old == nil {
 			return nil, errSessions
 		}
 		st.drop(old)
 	}
 	if st.m == nil {
-		st.m = map[string]*session{}
+		st.m, st.has = map[string]*session{}, map[auth.Caller]int{}
 	}
 	s := newSession(rand.Text(), c, v, version)
 	st.m[s.id] = s
+	st.has[c]++
 	return s, nil
 }
 
-func (st *sessions) oldest(c auth.Caller) (old *session) {
+// victim is the longest idle session of the caller that has most sessions among
+// those with an idle one; nil if all sessions ask or listen.
+func (st *sessions) victim() (old *session) {
 	for _, s := range st.m {
-		if s.caller == c && s.idle() && (old == nil || s.used.Load() < old.used.Load()) {
+		if (old == nil || st.before(s, old)) && s.idle() {
 			old = s
 		}
 	}
 	return old
+}
+
+// before tells whether a goes before b when one must.
+func (st *sessions) before(a, b *session) bool {
+	if m, n := st.has[a.caller], st.has[b.caller]; m != n {
+		return m > n
+	}
+	return a.used.Load() < b.used.Load()
 }
 
 // find returns the session id of a caller and view; another's is not there.
@@ -273,6 +285,9 @@ func (st *sessions) end(s *session) {
 
 func (st *sessions) drop(s *session) {
 	delete(st.m, s.id)
+	if st.has[s.caller]--; st.has[s.caller] == 0 {
+		delete(st.has, s.caller)
+	}
 	s.view.unsubscribe(s)
 	close(s.gone)
 }

@@ -7,11 +7,13 @@ type Limits struct {
 	// RequestBytes bounds one message from an agent. If zero, 16 MiB.
 	RequestBytes int `yaml:"request_bytes"`
 	// InFlightBytes bounds all messages from agents that are held at once;
-	// newcomers wait. If zero, 256 MiB.
+	// newcomers wait. One caller gets at most half of it, or one message; up to an
+	// eighth is kept for messages of at most 64 KiB. If zero, 256 MiB.
 	InFlightBytes int `yaml:"in_flight_bytes"`
 	// Depth bounds the nesting of a message from an agent. If zero, 128.
 	Depth int `yaml:"depth"`
-	// Sessions bounds the live sessions of legacy agents. If zero, 1000.
+	// Sessions bounds the live sessions of legacy agents; idle ones make room for
+	// new ones. If zero, 1000.
 	Sessions int `yaml:"sessions"`
 	// SessionIdle ends a session that neither asked nor listened. If zero, 1h.
 	SessionIdle time.Duration `yaml:"session_idle"`
@@ -22,7 +24,8 @@ type Limits struct {
 	// AnswerBytes bounds one answer to an agent; there are agents that hang up
 	// over 10 MiB. If zero, 10 MiB less 64 KiB.
 	AnswerBytes int `yaml:"answer_bytes"`
-	// StreamQueue bounds the messages that wait for one slow reader. If zero, 256.
+	// StreamQueue bounds the messages that wait for one slow reader, which weigh
+	// 1 MiB at most besides. If zero, 256.
 	StreamQueue int `yaml:"stream_queue"`
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/mcp-sidecar/mcp-sidecar/auth"
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
@@ -24,10 +26,11 @@ type pipe struct {
 	out  io.Writer
 	scope
 
-	queue chan []byte    // whole lines; closed by ServeStdio
-	calls sync.WaitGroup // requests in flight and the teller of news
-	slots chan struct{}  // holds a token per request in flight
-	sess  *session       // of the legacy handshake; only read uses it
+	queue chan []byte         // whole lines; closed by ServeStdio
+	room  *semaphore.Weighted // for the bytes of those lines
+	calls sync.WaitGroup      // requests in flight and the teller of news
+	slots chan struct{}       // holds a token per request in flight
+	sess  *session            // of the legacy handshake; only read uses it
 }
 
 // ServeStdio serves the default profile to the agent behind in and out, in both
@@ -40,7 +43,8 @@ func (f *Front) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 		return errors.New("no view for the default profile")
 	}
 	p := &pipe{f: f, view: view, out: out,
-		queue: make(chan []byte, f.opt.Limits.queue()), slots: make(chan struct{}, maxParallel)}
+		queue: make(chan []byte, f.opt.Limits.queue()), room: semaphore.NewWeighted(waitingBytes),
+		slots: make(chan struct{}, maxParallel)}
 	written := make(chan error, 1)
 	go p.write(written)
 	stop := context.AfterFunc(ctx, func() { closeReader(in) })
@@ -79,30 +83,48 @@ func (p *pipe) write(done chan<- error) {
 		if err == nil {
 			_, err = p.out.Write(line)
 		}
+		p.room.Release(weight(len(line)))
 	}
 	done <- err
 }
 
+// weight is what a line of n bytes takes of the queue's room; a large answer
+// takes it all.
+func weight(n int) int64 { return int64(min(n, waitingBytes)) }
+
 // send queues one message, waiting for room: answers are not lost while ctx
-// lasts.
+// lasts. They are put together only then.
 func (p *pipe) send(ctx context.Context, r reply) {
-	if r.silent() {
+	n := r.size() + 1
+	if r.silent() || p.room.Acquire(ctx, weight(n)) != nil {
 		return
 	}
-	line := oneLine(r.append(make([]byte, 0, r.size()+1)))
+	line := oneLine(r.append(make([]byte, 0, n)))
 	select {
 	case p.queue <- append(line, '\n'):
 	case <-ctx.Done():
+		p.room.Release(weight(n))
 	}
 }
 
 // notify queues a notification if there is room at once.
 func (p *pipe) notify(method string, params []byte) {
-	line := oneLine(wire.AppendNotification(nil, method, params))
-	select {
-	case p.queue <- append(line, '\n'):
-	default:
+	if len(params) > waitingBytes || !p.offer(append(oneLine(wire.AppendNotification(nil, method, params)), '\n')) {
 		p.f.counts.dropped.Add(1)
+	}
+}
+
+func (p *pipe) offer(line []byte) bool {
+	n := weight(len(line))
+	if !p.room.TryAcquire(n) {
+		return false
+	}
+	select {
+	case p.queue <- line:
+		return true
+	default:
+		p.room.Release(n)
+		return false
 	}
 }
 
@@ -213,8 +235,9 @@ func (p *pipe) tell(ctx context.Context, s *session) {
 				p.send(ctx, reply{head: b})
 				return nil
 			})
-		case msg := <-s.mail:
+		case msg := <-s.mail.out:
 			p.send(ctx, reply{head: msg})
+			s.mail.done(msg)
 		case <-ctx.Done():
 			return
 		}
@@ -223,36 +246,38 @@ func (p *pipe) tell(ctx context.Context, s *session) {
 
 // start runs a request beside the others.
 func (p *pipe) start(ctx context.Context, x *exchange) {
-	if err := p.enter(ctx, len(x.msg.Raw)); err != nil {
+	held, err := p.enter(ctx, len(x.msg.Raw))
+	if err != nil {
 		p.send(ctx, failed(x.msg.ID, &wire.Error{Code: wire.CodeInternal, Message: err.Error()}, x.modern))
 		return
 	}
-	go p.call(ctx, x)
+	go p.call(ctx, x, held)
 }
 
 // enter takes a slot and room for a message of n bytes.
-func (p *pipe) enter(ctx context.Context, n int) error {
+func (p *pipe) enter(ctx context.Context, n int) (*room, error) {
 	select {
 	case p.slots <- struct{}{}:
 	default:
-		return fmt.Errorf("more than %d requests in flight", maxParallel)
+		return nil, fmt.Errorf("more than %d requests in flight", maxParallel)
 	}
-	if err := p.f.budget.take(ctx, int64(n)); err != nil {
+	held := &room{budget: p.f.budget, caller: auth.Stdio.ID}
+	if err := held.widen(ctx, int64(n)); err != nil {
 		<-p.slots
-		return err
+		return nil, err
 	}
 	p.calls.Add(1)
-	return nil
+	return held, nil
 }
 
-func (p *pipe) exit(n int) {
-	p.f.budget.sem.Release(int64(n))
+func (p *pipe) exit(held *room) {
+	held.release()
 	<-p.slots
 	p.calls.Done()
 }
 
-func (p *pipe) call(ctx context.Context, x *exchange) {
-	defer p.exit(len(x.msg.Raw))
+func (p *pipe) call(ctx context.Context, x *exchange, held *room) {
+	defer p.exit(held)
 	p.send(ctx, x.run(ctx))
 }
 
@@ -267,15 +292,16 @@ func (p *pipe) batch(ctx context.Context, line []byte) {
 		p.send(ctx, failed(nil, err, false))
 		return
 	}
-	if err := p.enter(ctx, len(line)); err != nil {
-		p.send(ctx, failed(nil, &wire.Error{Code: wire.CodeInternal, Message: err.Error()}, false))
+	held, oerr := p.enter(ctx, len(line))
+	if oerr != nil {
+		p.send(ctx, failed(nil, &wire.Error{Code: wire.CodeInternal, Message: oerr.Error()}, false))
 		return
 	}
-	go p.runBatch(ctx, p.exchange(), parts, len(line))
+	go p.runBatch(ctx, p.exchange(), parts, held)
 }
 
-func (p *pipe) runBatch(ctx context.Context, x *exchange, parts [][]byte, n int) {
-	defer p.exit(n)
+func (p *pipe) runBatch(ctx context.Context, x *exchange, parts [][]byte, held *room) {
+	defer p.exit(held)
 	if all := x.each(ctx, parts, p.f.wireLimits()); all != nil {
 		p.send(ctx, reply{head: all})
 	}

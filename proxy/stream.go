@@ -22,18 +22,18 @@ const (
 // notification or the first long silence on.
 type stream struct {
 	w       http.ResponseWriter
-	rc      *http.ResponseController
+	rc      http.ResponseController
 	forms   forms
 	counts  *counts
 	size    int // of queue
 	timer   *time.Timer
 	mu      sync.Mutex
-	queue   chan []byte   // made with the first event; closed by finish
+	queue   *mailbox      // made with the first event; closed by finish
 	drained chan struct{} // closed by pump
-	done    bool
+	done    bool          // nothing more is taken
 }
 
-func newStream(w http.ResponseWriter, rc *http.ResponseController, f forms, queue int, c *counts) *stream {
+func newStream(w http.ResponseWriter, rc http.ResponseController, f forms, queue int, c *counts) *stream {
 	s := &stream{w: w, rc: rc, forms: f, size: queue, counts: c}
 	if f&asEvents != 0 {
 		s.timer = time.AfterFunc(heartbeat, s.wake)
@@ -52,7 +52,7 @@ func (s *stream) wake() {
 
 // begin starts the writer of events; s.mu is held.
 func (s *stream) begin() {
-	s.queue, s.drained = make(chan []byte, s.size), make(chan struct{})
+	s.queue, s.drained = newMailbox(s.size, waitingBytes), make(chan struct{})
 	go s.pump(s.queue)
 }
 
@@ -70,32 +70,38 @@ func (s *stream) notify(method string, params []byte) {
 	if s.queue == nil {
 		s.begin()
 	}
-	select {
-	case s.queue <- wire.AppendNotification(nil, method, params):
-	default:
+	if len(params) > waitingBytes || !s.queue.put(wire.AppendNotification(nil, method, params)) {
 		s.counts.dropped.Add(1)
 	}
 }
 
+// abandon makes s deaf: its reader is gone. Only finish may follow.
+func (s *stream) abandon() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done = true
+}
+
 // pump writes events until queue is closed. It is the only writer meanwhile.
-func (s *stream) pump(queue <-chan []byte) {
+func (s *stream) pump(queue *mailbox) {
 	defer close(s.drained)
 	openEvents(s.w)
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	err := s.flush()
-	if len(queue) == 0 && err == nil {
+	if len(queue.out) == 0 && err == nil {
 		err = s.comment()
 	}
 	for {
 		select {
-		case m, ok := <-queue:
+		case m, ok := <-queue.out:
 			if !ok {
 				return
 			}
 			if err == nil {
 				err = s.event(&reply{head: m})
 			}
+			queue.done(m)
 		case <-beat.C:
 			if err == nil {
 				err = s.comment()
@@ -113,7 +119,7 @@ func (s *stream) finish(r reply) {
 	s.done = true
 	events := s.queue != nil
 	if events {
-		close(s.queue)
+		close(s.queue.out)
 	}
 	s.mu.Unlock()
 	if events {

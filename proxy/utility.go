@@ -124,6 +124,9 @@ func (x *exchange) utilityRead(ctx context.Context, server string) (answer, erro
 	if !ok {
 		return missing, nil
 	}
+	if err := longURI(uri); err != nil {
+		return x.textResult(err.Message, true), nil
+	}
 	params := append(wire.AppendQuote([]byte(`{"uri":`), uri), '}')
 	c := &upstream.Call{Method: "resources/read", Name: uri, Params: params, Safe: true}
 	return x.wrapped(ctx, server, c, readText)
@@ -172,7 +175,7 @@ func (x *exchange) wrapped(ctx context.Context, server string, c *upstream.Call,
 		return x.trouble(server, troubles[upstream.TooLarge], nil)
 	}
 	if resp.Error != nil {
-		raw, _ := wire.Get(x.f.clean(resp.Error, resp.Flags), "message")
+		raw, _ := wire.Get(x.f.clean(relayError(resp.Error, x.modern), resp.Flags), "message")
 		text, _ := wire.Unquote(raw)
 		return x.textResult("MCP server '"+server+"' answered: "+clip(text, maxReason), true), nil
 	}

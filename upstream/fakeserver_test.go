@@ -24,9 +24,11 @@ func TestMain(m *testing.M) {
 		case "fake-server":
 			os.Exit(fakeServer(os.Args[2:]))
 		case "fake-guard":
-			os.Exit(RunGuard(os.Stdin))
+			os.Exit(RunGuard(os.Stdin, os.Stdout))
 		case "fake-sidecar":
 			os.Exit(fakeSidecar(os.Args[2:]))
+		case "fake-hurry":
+			os.Exit(fakeHurry(os.Args[2:]))
 		case "fake-init":
 			os.Exit(fakeInit())
 		}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,7 +13,7 @@ import (
 
 // A Guard is one process beside this program that outlives it by a moment: when
 // our end of its pipe closes, however we died, it kills the process groups of all
-// servers. It starts with the first server. Its zero value guards nothing.
+// servers. It starts just before the first server. Its zero value guards nothing.
 type Guard struct {
 	// Argv is the program and arguments of a process that calls RunGuard; for
 	// instance this program and a hidden subcommand. If empty, there is no guard.
@@ -29,14 +30,39 @@ type Guard struct {
 	closed bool
 }
 
-// guardWrite bounds how long a guard that does not read may hold up a start.
-const guardWrite = time.Second
+const (
+	// guardWrite bounds how long a guard that does not read may hold up a start.
+	guardWrite = time.Second
+	// guardHello bounds how long a start waits for a new guard to read.
+	guardHello = 2 * time.Second
+)
 
 func newGuard(argv []string, log *slog.Logger) *Guard { return &Guard{Argv: argv, Log: log} }
 
 // active reports whether children will be guarded.
 func (g *Guard) active() bool {
 	return g != nil && len(g.Argv) > 0 && os.Getpid() != 1
+}
+
+// ready makes sure that there is a guard before there is a child.
+func (g *Guard) ready() {
+	if !g.active() {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.pipe == nil || ended(g.gone) {
+		g.restart()
+	}
+}
+
+func ended(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // add puts a process group under guard, starting the guard when there is none.
@@ -85,6 +111,10 @@ func (g *Guard) restart() {
 	if g.closed {
 		return
 	}
+	if g.pipe != nil {
+		g.pipe.Close()
+		g.pipe = nil
+	}
 	if err := g.start(); err != nil {
 		g.warn("the guard process does not start; children may outlive a crash", err)
 		return
@@ -105,21 +135,48 @@ func (g *Guard) start() error {
 		return err
 	}
 	defer in.Close()
-	hideInherited()
-	// No standard error of ours and no environment: whoever waits for our output to
-	// end must not wait for the guard, and it needs no secrets.
-	child, err := os.StartProcess(g.Argv[0], g.Argv, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{in, null, null},
-		Sys: &syscall.SysProcAttr{Setsid: true},
-	})
+	hello, up, err := os.Pipe()
 	if err != nil {
 		out.Close()
 		return err
 	}
-	ownChildren.add(child.Pid)
+	defer hello.Close()
+	child, err := g.spawn([]*os.File{in, up, null})
+	up.Close()
+	if err != nil {
+		out.Close()
+		return err
+	}
 	g.pipe, g.pid, g.gone = out, child.Pid, make(chan struct{})
 	go g.wait(child, g.gone)
-	return nil
+	return g.greet(hello)
+}
+
+// spawn starts the guard's process.
+func (g *Guard) spawn(files []*os.File) (*os.Process, error) {
+	hideInherited()
+	// No standard error of ours and no environment: whoever waits for our output to
+	// end must not wait for the guard, and it needs no secrets.
+	child, err := os.StartProcess(g.Argv[0], g.Argv, &os.ProcAttr{
+		Dir: "/", Env: []string{}, Files: files,
+		Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err == nil {
+		ownChildren.add(child.Pid)
+	}
+	return child, err
+}
+
+// greet waits until the guard reads. One that is merely slow stays: what it is told
+// waits in the pipe.
+func (g *Guard) greet(hello *os.File) error {
+	hello.SetReadDeadline(time.Now().Add(guardHello))
+	if _, err := hello.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	g.pipe.Close()
+	g.pipe = nil
+	return errors.New("it ended before it was ready")
 }
 
 // wait collects a guard. One that died early is started anew with the next server.
@@ -135,10 +192,6 @@ func (g *Guard) wait(child *os.Process, gone chan struct{}) {
 		return
 	}
 	g.warn("the guard process ended; starting another", nil)
-	if g.pipe != nil {
-		g.pipe.Close()
-		g.pipe = nil
-	}
 	g.restart()
 }
 

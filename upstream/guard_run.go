@@ -20,12 +20,14 @@ const (
 )
 
 // RunGuard is the guard process: it reads "+pgid" and "-pgid" lines from in, and
-// when in ends it kills the groups that are left. It returns the exit status.
-func RunGuard(in io.Reader) int {
+// when in ends it kills the groups that are left. One byte on ready says that it is
+// at its post. It returns the exit status.
+func RunGuard(in io.Reader, ready io.Writer) int {
 	// Only the end of the pipe ends a guard: a Ctrl-C for the whole terminal, or a
 	// signal for the whole pod, must leave it to clear up after the others.
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGPIPE)
 	w := newWatch()
+	ready.Write([]byte("\n")) // whoever started us may be gone already: go on anyway
 	w.read(in)
 	w.end()
 	return 0

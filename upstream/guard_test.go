@@ -3,9 +3,11 @@ package upstream
 import (
 	"bufio"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,6 +114,115 @@ func TestGuardAfterSIGKILL(t *testing.T) {
 	c.Process.Signal(syscall.SIGKILL)
 	c.Wait()
 	polled(t, "child and grandchild are gone", 15*time.Second, func() bool { return !lives(child) && !lives(grandchild) })
+}
+
+// fakeHurry starts three stubborn servers at once, tagged, and waits to be killed.
+// args are the guard's command, if not the real one.
+func fakeHurry(args []string) int {
+	exe, _ := os.Executable()
+	argv := []string{exe, "fake-guard"}
+	if len(args) > 1 {
+		argv = args[1:]
+	}
+	g := newGuard(argv, nil)
+	fmt.Println("begin")
+	for range 3 {
+		go startProcess(&Resolved{Server: "srv", Command: "/bin/sh", Args: []string{"-c",
+			`trap "" TERM HUP INT; echo $$ >>"$0"; while :; do read x || sleep 0.2; done`, args[0]}, Env: os.Environ()}, &env{guard: g})
+	}
+	time.Sleep(time.Hour)
+	return 0
+}
+
+// leaveInAHurry kills a sidecar once ready says so and returns the tag of its servers.
+func leaveInAHurry(t *testing.T, ready func(tag string), guard ...string) (tag string) {
+	t.Helper()
+	tag = filepath.Join(t.TempDir(), "tag")
+	t.Cleanup(func() {
+		for _, pid := range tagged(tag) { // when the test failed
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	c := exec.Command(self(t).Command, append([]string{"fake-hurry", tag}, guard...)...)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	bufio.NewReader(out).ReadString('\n')
+	ready(tag)
+	c.Process.Signal(syscall.SIGKILL)
+	c.Wait()
+	return tag
+}
+
+// tagged lists the processes with tag among their arguments.
+func tagged(tag string) (pids []int) {
+	eachProcess(func(p procStat) {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+		if p.state != 'Z' && strings.Contains(string(b), tag) {
+			pids = append(pids, p.pid)
+		}
+	})
+	return pids
+}
+
+// A sidecar that is killed at any moment of its start leaves no server behind.
+func TestKilledWhileStarting(t *testing.T) {
+	t.Parallel()
+	rounds := 8
+	if s := os.Getenv("KILL_ROUNDS"); s != "" {
+		fmt.Sscan(s, &rounds)
+	}
+	for i := range rounds {
+		moment := time.Duration(i*250/rounds) * time.Millisecond
+		tag := leaveInAHurry(t, func(string) { <-time.After(moment) })
+		polled(t, fmt.Sprintf("servers are gone after a kill at %v", moment), 15*time.Second, func() bool { return len(tagged(tag)) == 0 })
+	}
+}
+
+// The servers themselves do not need the guard for that on Linux.
+func TestKilledWithoutItsGuard(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs a parent-death signal")
+	}
+	t.Parallel()
+	tag := leaveInAHurry(t, func(tag string) {
+		polled(t, "the servers run", 10*time.Second, func() bool {
+			b, _ := os.ReadFile(tag)
+			return strings.Count(string(b), "\n") == 3
+		})
+	}, "/bin/true")
+	polled(t, "servers are gone", 5*time.Second, func() bool { return len(tagged(tag)) == 0 })
+}
+
+// A child finds the guard in place.
+func TestGuardComesFirst(t *testing.T) {
+	t.Parallel()
+	g := testGuard(t)
+	defer g.Close()
+	if _, err := startProcess(&Resolved{Command: "/no/such/program"}, &env{guard: g}); err == nil {
+		t.Fatal("it started")
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.pipe == nil {
+		t.Error("there is no guard yet")
+	}
+}
+
+// A guard that does not come up is said to.
+func TestGuardFails(t *testing.T) {
+	h := &blockedLog{gate: make(chan struct{})}
+	close(h.gate)
+	g := newGuard([]string{"/bin/true"}, slog.New(h))
+	defer g.Close()
+	g.ready()
+	if got := h.String(); !strings.Contains(got, "ended before it was ready") {
+		t.Errorf("got %q", got)
+	}
 }
 
 // A guard that dies is replaced, and the new one knows the old groups.

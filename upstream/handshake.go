@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
@@ -45,6 +46,9 @@ func discoverInfo(result []byte) (in Info, ok bool) {
 	return in, true
 }
 
+// maxInfo bounds each thing that a handshake makes us remember.
+const maxInfo = 256 << 10
+
 // describe copies what both handshakes say in the same members. Results are
 // copied, so that Info does not hold on to a whole message.
 func (in *Info) describe(result []byte) {
@@ -56,12 +60,16 @@ func (in *Info) describe(result []byte) {
 	}
 	raw, _ := wire.Get(result, "instructions")
 	in.Instructions, _ = wire.Unquote(raw)
+	if len(in.Instructions) > maxInfo {
+		in.Instructions = strings.ToValidUTF8(in.Instructions[:maxInfo], "")
+	}
+	in.Instructions = strings.Clone(in.Instructions)
 }
 
-// object returns a copy of a member that is an object, else nil.
+// object returns a copy of a member that is an object of a sane size, else nil.
 func object(obj []byte, name string) []byte {
 	v, ok := wire.Get(obj, name)
-	if !ok || wire.Kindof(v) != '{' {
+	if !ok || wire.Kindof(v) != '{' || len(v) > maxInfo {
 		return nil
 	}
 	return slices.Clone(v)

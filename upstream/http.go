@@ -42,8 +42,9 @@ type httpConn struct {
 	info    Info
 	session atomic.Pointer[session]
 	ids     atomic.Int64
-	// renewing holds one token while a lost session is opened again.
+	// renewing holds one token while a lost session is opened again. It guards renewals.
 	renewing chan struct{}
+	renewals renewals
 
 	// root is the parent of all requests, as in http.Server.BaseContext: values
 	// of an agent's context never reach a request to a server.

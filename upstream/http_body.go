@@ -46,7 +46,7 @@ func decoded(resp *http.Response) (io.Reader, int64, error) {
 		}
 		return z, -1, nil
 	default:
-		return nil, 0, fmt.Errorf("content encoding %q is not supported", clip(enc))
+		return nil, 0, fmt.Errorf("content encoding %q is not supported", resp.Header.Get("Content-Encoding"))
 	}
 }
 

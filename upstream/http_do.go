@@ -21,7 +21,7 @@ func (c *httpConn) Do(ctx context.Context, call *Call) (Response, error) {
 	if !errors.As(err, &lost) {
 		return resp, err
 	}
-	if rerr := c.renew(ctx, s); rerr != nil {
+	if rerr := c.renew(ctx, s, call.Method, err); rerr != nil {
 		return resp, rerr
 	}
 	if !lost.unseen && !call.Safe {
@@ -31,8 +31,13 @@ func (c *httpConn) Do(ctx context.Context, call *Call) (Response, error) {
 }
 
 func (c *httpConn) once(ctx context.Context, call *Call, s *session) (Response, error) {
+	if err := s.unfit(call); err != nil {
+		return Response{}, c.fail(call.Method, TooLarge, err)
+	}
 	x := exchange{c: c, call: call, s: s}
-	return x.run(ctx, c.settings.callTimeout(call))
+	resp, err := x.run(ctx, c.settings.callTimeout(call))
+	s.proof.add(err, time.Now())
+	return resp, err
 }
 
 // An exchange is one request and its reply, used once.

@@ -175,26 +175,3 @@ func (x *exchange) notMCP(err error) error {
 	}
 	return err
 }
-
-// renew opens a session in place of old, once for all calls that lost it.
-func (c *httpConn) renew(ctx context.Context, old *session) error {
-	select {
-	case c.renewing <- struct{}{}:
-	case <-ctx.Done():
-		return c.fail("initialize", kindOfEnd(ctx.Err()), ctx.Err())
-	}
-	defer func() { <-c.renewing }()
-	if c.session.Load() != old {
-		return nil
-	}
-	x := exchange{c: c, s: c.newSession(Legacy, "", ""), call: &Call{Method: "initialize", Params: initializeParams(c.client)}}
-	_, s, err := c.openSession(ctx, &x)
-	if err != nil {
-		return err
-	}
-	c.session.Store(s)
-	c.env.logger().Info("session opened again", "server", c.server)
-	c.startListening(s)
-	c.listsMayDiffer() // it may be another server by now
-	return nil
-}

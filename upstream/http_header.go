@@ -1,11 +1,14 @@
 package upstream
 
 import (
+	"context"
 	"encoding/base64"
+	"fmt"
 	"maps"
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 )
 
 const (
@@ -15,7 +18,9 @@ const (
 	hdrName    = "Mcp-Name"
 
 	maxSessionID = 1 << 10
-	maxHeaders   = 512
+	maxHeaders   = 512     // maps that are kept for the next request,
+	maxKeptName  = 256     // for names up to this length
+	maxNameValue = 8 << 10 // of Mcp-Name as it is sent; many servers take no more
 )
 
 // ours are headers that settings cannot change: the protocol's, and those by
@@ -56,6 +61,10 @@ type session struct {
 	era     Era
 	base    http.Header
 
+	proof proof
+	// quiet ends the standing stream; nil when there is none.
+	quiet context.CancelFunc
+
 	mu   sync.RWMutex
 	made map[target]http.Header
 }
@@ -71,7 +80,8 @@ func (c *httpConn) newSession(era Era, version, id string) *session {
 	if id != "" {
 		h[hdrSession] = []string{id}
 	}
-	return &session{id: id, version: version, era: era, base: h, made: map[target]http.Header{}}
+	return &session{id: id, version: version, era: era, base: h,
+		proof: proof{opened: time.Now()}, made: map[target]http.Header{}}
 }
 
 // header returns the headers of one request. They must not be changed.
@@ -91,12 +101,32 @@ func (s *session) header(method, name string) http.Header {
 	if name != "" {
 		h[hdrName] = []string{encodeValue(name)}
 	}
+	if len(method)+len(name) > maxKeptName {
+		return h
+	}
 	s.mu.Lock()
 	if len(s.made) < maxHeaders {
 		s.made[t] = h
 	}
 	s.mu.Unlock()
 	return h
+}
+
+// unfit says what of a call does not fit the headers that repeat it, or nil.
+func (s *session) unfit(c *Call) error {
+	if s.era != Modern {
+		return nil
+	}
+	for _, v := range []struct{ what, header, value string }{{"method", hdrMethod, c.Method}, {"name", hdrName, c.Name}} {
+		n := len(v.value)
+		if n <= maxNameValue {
+			n = len(encodeValue(v.value))
+		}
+		if n > maxNameValue {
+			return fmt.Errorf("a %s of %d bytes does not fit the %s header, at most %d", v.what, n, v.header, maxNameValue)
+		}
+	}
+	return nil
 }
 
 // encodeValue writes a value as the MCP specification wants it in a header:

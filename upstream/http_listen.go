@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"time"
@@ -24,7 +25,7 @@ var errNotOffered = errors.New("the server offers no standing stream")
 
 // listen keeps the stream on which a legacy server says what belongs to no call,
 // above all that a list changed. What becomes of it never touches calls.
-func (c *httpConn) listen(s *session) {
+func (c *httpConn) listen(ctx context.Context, s *session) {
 	defer c.work.Done()
 	l := listener{c: c, s: s}
 	pause, since := listenPause, time.Now()
@@ -33,15 +34,15 @@ func (c *httpConn) listen(s *session) {
 		if l.opened && start.Sub(since) > listenGap {
 			c.listsMayDiffer()
 		}
-		err := l.once()
-		if errors.Is(err, errNotOffered) || c.root().Err() != nil {
+		err := l.once(ctx)
+		if errors.Is(err, errNotOffered) || ctx.Err() != nil {
 			return
 		}
-		c.env.logger().Debug("standing stream ended", "server", c.server, "err", err)
+		c.env.logger().Debug("standing stream ended", "server", c.server, "err", c.netText(err))
 		if since = time.Now(); since.Sub(start) > listenGood {
 			pause = listenPause
 		}
-		if !sleep(c.root(), nil, jitter(max(pause, l.retry))) {
+		if !sleep(ctx, nil, jitter(max(pause, l.retry))) {
 			return
 		}
 		pause = min(2*pause, listenMost)
@@ -53,8 +54,20 @@ func (c *httpConn) startListening(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed && s.era == Legacy {
+		var ctx context.Context
+		ctx, s.quiet = context.WithCancel(c.root())
 		c.work.Add(1)
-		go c.listen(s)
+		go c.listen(ctx, s)
+	}
+}
+
+// stopListening ends the stream of a session that another has replaced: servers
+// may hold it open for ever, and it occupies one of our connections.
+func (c *httpConn) stopListening(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.quiet != nil {
+		s.quiet()
 	}
 }
 
@@ -75,8 +88,8 @@ type listener struct {
 }
 
 // once opens the stream and reads it to its end.
-func (l *listener) once() error {
-	ctx, cancel := context.WithCancel(l.c.root())
+func (l *listener) once(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	resp, err := l.c.send(ctx, http.MethodGet, nil, l.header())
 	if err != nil {
@@ -86,7 +99,7 @@ func (l *listener) once() error {
 	switch {
 	case resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests:
 		l.retry = min(retryAfter(resp.Header.Get("Retry-After"), time.Now()), listenMost)
-		return errors.New(resp.Status)
+		return fmt.Errorf("answered %d", resp.StatusCode)
 	case resp.StatusCode != http.StatusOK || mediaType(resp.Header) != "text/event-stream":
 		return errNotOffered
 	}
@@ -109,6 +122,7 @@ func (l *listener) header() http.Header {
 }
 
 func (l *listener) read(r *eventReader) error {
+	r.lastID, r.retry = l.lastID, l.retry
 	for {
 		ev, err := r.next()
 		l.lastID, l.retry = r.lastID, r.retry
@@ -117,6 +131,7 @@ func (l *listener) read(r *eventReader) error {
 		}
 		if ev.name == "" && len(ev.data) > 0 {
 			l.message(ev.data)
+			r.shrink()
 		}
 	}
 }
@@ -126,9 +141,9 @@ func (l *listener) read(r *eventReader) error {
 func (l *listener) message(b []byte) {
 	m, err := wire.ParseServer(b, wire.Limits{})
 	switch {
-	case err == nil && m.Kind() == wire.Notification && m.Method != progressMethod:
+	case err == nil && m.Kind() == wire.Notification && m.Method != progressMethod && !oversized(&m):
 		l.c.env.notified(m.Method, m.Params)
-	case err == nil && m.Kind() == wire.Request:
+	case err == nil && m.Kind() == wire.Request && len(m.ID) <= maxQuestionID:
 		l.c.decline(l.s, &m)
 	default:
 		l.c.env.noised(1)

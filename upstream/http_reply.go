@@ -42,7 +42,7 @@ func (e *lostSession) Error() string { return e.text }
 func (x *exchange) reply(resp *http.Response) (Response, error) {
 	body, length, err := decoded(resp)
 	if err != nil {
-		return Response{}, x.fail(Protocol, fmt.Errorf("answered %d: %w", resp.StatusCode, err))
+		return Response{}, x.fail(Protocol, fmt.Errorf("answered %d: %w", resp.StatusCode, x.c.netText(err)))
 	}
 	if resp.StatusCode != http.StatusOK {
 		return x.refused(resp, body, length)
@@ -118,7 +118,7 @@ func (x *exchange) noise() {
 // followed by ours, so nobody waits for that.
 func (x *exchange) answer(m *wire.Message) (Response, error) {
 	if !bytes.Equal(m.ID, x.rawID()) {
-		text := fmt.Errorf("answered id %s, not %d", x.c.text(orNull(m.ID), 40), x.id)
+		text := fmt.Errorf("answered id %s, not %d", x.c.text(orNull(m.ID[:min(len(m.ID), maxText)]), 40), x.id)
 		if m.Err != nil {
 			text = fmt.Errorf("%w: %s", text, x.c.text(rpcText(m.Err), snippet))
 		}
@@ -198,7 +198,7 @@ func (x *exchange) describe(resp *http.Response, body []byte) *statusError {
 		kind = "no content type"
 	}
 	text := fmt.Sprintf("answered %d %s (%s)", resp.StatusCode, http.StatusText(resp.StatusCode), x.c.text(kind, 80))
-	if shown := x.c.text(string(body), snippet); shown != "" {
+	if shown := x.c.text(string(body[:min(len(body), maxText)]), snippet); shown != "" {
 		text += ": " + strconv.Quote(shown)
 	}
 	return &statusError{status: resp.StatusCode, text: text}

@@ -12,8 +12,13 @@ import (
 	"strings"
 )
 
-// maxRedirects is how many redirects of one request are followed.
-const maxRedirects = 3
+const (
+	// maxRedirects is how many redirects of one request are followed.
+	maxRedirects = 3
+	// maxLocation bounds path and query of where they lead. A server could make
+	// them longer with each permanent redirect.
+	maxLocation = 4 << 10
+)
 
 // A redirectError is a redirect that was not followed.
 type redirectError struct{ text string }
@@ -31,7 +36,7 @@ func (c *httpConn) send(ctx context.Context, method string, body []byte, h http.
 			return resp, err
 		}
 		discard(resp.Body)
-		to, err := redirect(at, resp, method)
+		to, err := c.redirect(at, resp, method)
 		if err != nil {
 			return nil, err
 		}
@@ -73,15 +78,15 @@ func isRedirect(status int) bool {
 // redirect decides whether a redirect may be followed: the same method to the
 // same origin. The others would carry our headers to a stranger, or turn a POST
 // into a GET.
-func redirect(at *url.URL, resp *http.Response, method string) (*url.URL, error) {
+func (c *httpConn) redirect(at *url.URL, resp *http.Response, method string) (*url.URL, error) {
 	to, err := at.Parse(resp.Header.Get("Location"))
-	if err != nil || to.Host == "" {
+	if err != nil || to.Host == "" || len(to.Path)+len(to.RawQuery) > maxLocation {
 		return nil, &redirectError{fmt.Sprintf("answered %d without a usable Location", resp.StatusCode)}
 	}
 	keeps := resp.StatusCode == http.StatusTemporaryRedirect || resp.StatusCode == http.StatusPermanentRedirect
 	if !keeps && method != http.MethodGet || origin(to) != origin(at) {
 		text := fmt.Sprintf("redirects (%d) to %s, which is not followed: if that is right, set url to it",
-			resp.StatusCode, clip(bareURL(to)))
+			resp.StatusCode, c.text(bareURL(to), snippet))
 		return nil, &redirectError{text}
 	}
 	to.User, to.Fragment, to.RawFragment = nil, "", ""
@@ -117,16 +122,21 @@ func (c *httpConn) netText(err error) error {
 		err = u.Err
 	}
 	s := err.Error()
+	s = s[:min(len(s), maxText)]
 	clean := c.text(userinfo.ReplaceAllString(s, "//"), 300)
-	if clean == s {
+	if clean == err.Error() {
 		return err
 	}
 	return errors.New(clean)
 }
 
+// maxText is what text looks at.
+const maxText = 4 << 10
+
 // text makes what a server sent fit for an error: one line, valid, scrubbed, short.
+// Secrets go first: what changes or cuts the text could hide them from us.
 func (c *httpConn) text(s string, most int) string {
-	s = c.scrub(strings.ToValidUTF8(s, "?"))
+	s = strings.ToValidUTF8(c.scrub(s[:min(len(s), maxText)]), "?")
 	s = strings.Join(strings.FieldsFunc(s, unprintable), " ")
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "..."

@@ -57,6 +57,10 @@ func (x *exchange) streamEnd(err error) error {
 // notice handles a notification on the call's stream. Progress and log messages
 // belong to the call; what else a server says there concerns everybody.
 func (x *exchange) notice(m *wire.Message) {
+	if oversized(m) {
+		x.c.env.noised(1)
+		return
+	}
 	switch m.Method {
 	case progressMethod:
 		if x.call.Notify == nil {
@@ -74,10 +78,18 @@ func (x *exchange) notice(m *wire.Message) {
 	}
 }
 
+// maxNotice bounds a notification: many of them may wait for a slow agent.
+const maxNotice = 1 << 20
+
+func oversized(m *wire.Message) bool { return len(m.Method)+len(m.Params) > maxNotice }
+
+// maxQuestionID bounds what of a question is repeated in the answer.
+const maxQuestionID = 1 << 10
+
 // question answers a request of the server. The modern era has none; on a plain
 // connection nothing was declared that a legacy server could ask for but ping.
 func (x *exchange) question(m *wire.Message) {
-	if x.s.era == Modern || x.s.version == "" {
+	if x.s.era == Modern || x.s.version == "" || len(m.ID) > maxQuestionID {
 		x.noise()
 		return
 	}

@@ -108,16 +108,19 @@ func (p *process) run(r *Resolved, ends *childEnds, started chan<- error) {
 
 func (p *process) start(r *Resolved, ends *childEnds) (*os.Process, error) {
 	defer ends.close()
+	p.guard.ready()
 	child, err := os.StartProcess(r.Command, append([]string{r.Command}, r.Args...), &os.ProcAttr{
 		Dir: r.Dir, Env: r.Env,
 		Files: []*os.File{ends.in, ends.out, ends.err},
-		Sys:   childAttr(p.guard.active()),
+		Sys:   childAttr(),
 	})
 	if err != nil {
 		return nil, err
 	}
 	p.pid = child.Pid
 	ownChildren.add(p.pid)
+	// Until the next line is through, only the child itself goes down with us, and that
+	// only on Linux. What it started within these microseconds is in nobody's book.
 	p.guard.add(p.pid)
 	return child, nil
 }

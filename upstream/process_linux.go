@@ -3,12 +3,10 @@ package upstream
 import "syscall"
 
 // childAttr puts the child into a session of its own, so that its whole group can
-// be signalled and no terminal reaches it, and ties its life to ours.
-func childAttr(guarded bool) *syscall.SysProcAttr {
-	sig := syscall.SIGKILL
-	if guarded {
-		// The guard finishes off what ignores this, so the child may clean up.
-		sig = syscall.SIGTERM
-	}
-	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: sig}
+// be signalled and no terminal reaches it, and ties its life to ours. The signal is
+// the one that cannot be ignored: were it milder, a child that ignores it would live
+// on when we are killed before the guard knows of it. Time to clear up is what a
+// stop gives, not a crash.
+func childAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }

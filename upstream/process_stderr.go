@@ -15,6 +15,7 @@ const (
 	stderrKept    = 64 << 10 // what is remembered of a child's standard error
 	stderrInError = 1 << 10  // what of it goes into an error
 	stderrLine    = 1 << 10  // what of one line goes into the log
+	scrubbed      = 64 << 10 // what of one line is read for that, since secrets go before the cut
 	stderrQueue   = 64       // lines that may wait for the log
 )
 
@@ -84,7 +85,7 @@ func (t *stderrTail) logLines(line, b []byte) []byte {
 		case c == '\n':
 			t.offer(line)
 			line = line[:0]
-		case len(line) < stderrLine:
+		case len(line) < scrubbed:
 			line = append(line, c)
 		}
 	}
@@ -96,17 +97,30 @@ func (t *stderrTail) offer(line []byte) {
 	if len(line) == 0 {
 		return
 	}
-	select {
-	case t.lines <- string(line):
-	default:
+	if len(t.lines) == cap(t.lines) { // nobody else adds any
 		t.dropped.Add(1)
+		return
 	}
+	t.lines <- cleanLine(line, t.scrub)
+}
+
+// cleanLine is the beginning of a line as it may be logged.
+func cleanLine(line []byte, scrub func(string) string) string {
+	line = line[:min(len(line), scrubbed)]
+	s := scrub(plain(string(line)))
+	if len(s) > stderrLine {
+		return strings.ToValidUTF8(s[:stderrLine], "")
+	}
+	if len(line) == scrubbed {
+		return "(a long line)" // secrets took most of it, and half of one may be its end
+	}
+	return s
 }
 
 // report is a goroutine of its own, because a log may block.
 func (t *stderrTail) report(log *slog.Logger) {
 	for line := range t.lines {
-		log.Debug("stderr", "line", t.scrub(plain(line)))
+		log.Debug("stderr", "line", line)
 		if n := t.dropped.Swap(0); n > 0 {
 			log.Debug("stderr lines not logged", "count", n)
 		}
@@ -119,7 +133,6 @@ func (t *stderrTail) tail() string {
 	b := make([]byte, 0, len(t.ring))
 	b = append(append(b, t.ring[t.next:]...), t.ring[:t.next]...)
 	t.mu.Unlock()
-	b = b[max(0, len(b)-4*stderrInError):]
 	// Secrets go before the cut, so that no half of one survives it.
 	return lastLines(t.scrub(plain(string(b))), stderrInError)
 }

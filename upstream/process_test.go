@@ -176,6 +176,19 @@ func TestStderrTail(t *testing.T) {
 	}
 }
 
+// The log gets lines without secrets, also where one is cut.
+func TestStderrLog(t *testing.T) {
+	h := &blockedLog{gate: make(chan struct{})}
+	close(h.gate)
+	scrub := func(s string) string { return strings.ReplaceAll(s, "hunter2", "[redacted]") }
+	tail := newStderrTail(slog.New(h), scrub)
+	tail.drain(strings.NewReader(strings.Repeat("x", stderrLine-3) + "hunter2\nend\n"))
+	polled(t, "lines in the log", 5*time.Second, func() bool { return strings.Contains(h.String(), "end") })
+	if got := h.String(); strings.Contains(got, "hun") || !strings.Contains(got, "xxx[re") {
+		t.Errorf("got %s", got[stderrLine-20:])
+	}
+}
+
 // A log that blocks costs lines, not the child's time.
 func TestStderrLogBlocks(t *testing.T) {
 	h := &blockedLog{gate: make(chan struct{})}

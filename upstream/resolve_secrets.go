@@ -2,17 +2,24 @@ package upstream
 
 import (
 	"cmp"
+	"encoding/base64"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 )
 
-// shortestSecret keeps scrub from eating "1" and "on" out of every line.
-const shortestSecret = 4
+const (
+	// shortestSecret keeps scrub from eating "1" and "on" out of every line.
+	shortestSecret = 4
+	// shortestPlain is the same for values whose name says nothing of a secret.
+	shortestPlain = 6
+)
 
-// longValue is from where on a value of a URL's query is taken for a secret,
-// whatever its name is.
-const longValue = 8
+// What a server is told counts as secret by what it is, not by its name: servers
+// and the proxies before them like to quote it in errors, which go to agents and
+// into logs. A value that is too short or too common to tell anything stays, unless
+// a reference brought it in or its name says that it is a secret.
 
 // keepReferred remembers what a reference brought in, unless its name belongs to
 // the baseline that no server treats as a secret, such as PATH and HOME.
@@ -24,63 +31,216 @@ func (r *Resolved) keepReferred(name, value string) {
 
 // keepConfigured remembers values that were written into the settings themselves.
 func (r *Resolved) keepConfigured() {
-	for k, v := range r.Settings.Env {
-		if looksSecret(k) {
-			r.keepSecret(v)
+	s := r.Settings
+	for k, v := range s.Env {
+		if !baseline(k) {
+			r.keepNamed(k, v)
 		}
 	}
-	for k, v := range r.Settings.Headers {
-		if looksSecret(k) {
-			r.keepSecret(v)
-			_, token, _ := strings.Cut(v, " ")
-			r.keepSecret(token)
-		}
+	for k, v := range s.Headers {
+		r.keepHeader(k, v)
 	}
-	for i, a := range r.Settings.Args {
-		if i > 0 && strings.HasPrefix(r.Settings.Args[i-1], "-") && looksSecret(r.Settings.Args[i-1]) {
-			r.keepSecret(a)
-		}
-		if name, v, ok := strings.Cut(a, "="); ok && looksSecret(name) {
-			r.keepSecret(v)
-		}
+	if id := s.IdentityHeader; id != nil {
+		r.keepHeader(id.Name, id.Value)
 	}
-	if id := r.Settings.IdentityHeader; id != nil {
-		r.keepSecret(id.Value)
-	}
-	r.keepSecret(r.Settings.OAuth.ClientSecret)
-	if len(r.Settings.ClientCert) > 2 {
-		r.keepSecret(r.Settings.ClientCert[2])
+	r.keepArgs(s.Args)
+	r.keepSecret(s.OAuth.ClientSecret)
+	if len(s.ClientCert) > 2 {
+		r.keepSecret(s.ClientCert[2])
 	}
 }
 
-// keepURL remembers the parts of the URL that are no address: servers and the
-// proxies before them like to quote it.
-func (r *Resolved) keepURL() {
-	if pass, ok := r.URL.User.Password(); ok {
-		r.keepSecret(pass)
+// keepNamed remembers a value; its name decides how common it may be.
+func (r *Resolved) keepNamed(name, v string) {
+	if looksSecret(name) {
+		r.keepLink(v)
+		r.keepSecret(v)
+		return
 	}
-	for part := range strings.SplitSeq(r.URL.RawQuery, "&") {
+	r.keepPlain(v)
+}
+
+// keepPlain remembers a value unless it is short or ordinary. Of a URL only the
+// parts that are no address count.
+func (r *Resolved) keepPlain(v string) {
+	v = strings.TrimSpace(v)
+	if r.keepLink(v) || len(v) < shortestPlain || ordinary(v) {
+		return
+	}
+	r.keepSecret(v)
+}
+
+// keepHeader remembers a header's value. An authentication scheme before it is no
+// secret, and would be missed in what a server says that it wants.
+func (r *Resolved) keepHeader(name, v string) {
+	if slices.Contains(ours, http.CanonicalHeaderKey(strings.TrimSpace(name))) {
+		return // it is not sent, or no more than the address
+	}
+	v = strings.TrimSpace(v)
+	scheme, rest, ok := strings.Cut(v, " ")
+	if !ok || !isScheme(scheme) {
+		r.keepNamed(name, v)
+		if ok && looksSecret(name) {
+			r.keepSecret(rest)
+		}
+		return
+	}
+	r.keepSecret(rest)
+	if plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest)); err == nil && strings.EqualFold(scheme, "basic") {
+		user, pass, _ := strings.Cut(string(plain), ":")
+		r.keepUser(user, pass)
+	}
+}
+
+func isScheme(s string) bool {
+	switch strings.ToLower(s) {
+	case "bearer", "basic", "digest", "token", "apikey", "api-key", "key", "dpop", "negotiate":
+		return true
+	}
+	return false
+}
+
+// keepArgs remembers the values of flags, and what looks like a token.
+func (r *Resolved) keepArgs(args []string) {
+	flag := "" // the one before, which may own the argument
+	for _, a := range args {
+		name, v, pair := strings.Cut(a, "=")
+		if pair && !strings.Contains(name, "://") {
+			r.keepNamed(name, v)
+		}
+		if strings.HasPrefix(a, "-") {
+			if bare := strings.TrimLeft(a, "-"); !pair && looksToken(bare) {
+				r.keepSecret(bare)
+				r.keepSecret(bare[1:]) // of -pVALUE
+			}
+			flag = a
+			continue
+		}
+		r.keepArg(flag, a)
+		flag = ""
+	}
+}
+
+func (r *Resolved) keepArg(flag, a string) {
+	if name, v, ok := strings.Cut(a, ":"); ok && (looksSecret(name) || headerFlag(flag)) && !strings.HasPrefix(v, "//") {
+		r.keepHeader(name, v)
+	}
+	switch {
+	case looksSecret(flag) && !strings.Contains(flag, "="):
+		r.keepSecret(a)
+	case looksToken(a) && !r.keepLink(a):
+		r.keepPlain(a)
+	case flag == "" || strings.Contains(flag, "=") || bareFlag(flag):
+		r.keepLink(a)
+	default:
+		r.keepPlain(a)
+	}
+}
+
+func headerFlag(flag string) bool {
+	return flag == "-H" || strings.EqualFold(strings.TrimLeft(flag, "-"), "header")
+}
+
+// bareFlag is true for flags of launchers that are followed by a program or its
+// package, which have to stay in errors.
+func bareFlag(flag string) bool {
+	switch flag {
+	case "-y", "--yes", "-m", "-i", "-it", "--rm", "--from", "--package", "--with", "-q", "--quiet", "-v", "--verbose",
+		"--init", "-S", "-u", "--directory", "--project", "--stdio", "-jar":
+		return true
+	}
+	return false
+}
+
+// keepURL remembers the parts of the endpoint that are no address.
+func (r *Resolved) keepURL() { r.keepParts(r.URL) }
+
+// keepLink does that for a value that is a URL, and reports whether it is one.
+func (r *Resolved) keepLink(v string) bool {
+	if !strings.Contains(v, "://") {
+		return false
+	}
+	u, err := url.Parse(strings.TrimSpace(v))
+	if err != nil || u.Host == "" {
+		return false
+	}
+	r.keepParts(u)
+	return true
+}
+
+func (r *Resolved) keepParts(u *url.URL) {
+	if u.User != nil {
+		pass, _ := u.User.Password()
+		r.keepUser(u.User.Username(), pass)
+	}
+	for part := range strings.SplitSeq(u.RawQuery, "&") {
 		name, v, ok := strings.Cut(part, "=")
 		if !ok {
 			v = name
 		}
-		if len(v) < longValue && !looksSecret(name) {
-			continue
+		r.keepNamed(name, v)
+		if plain, err := url.QueryUnescape(v); err == nil && plain != v {
+			r.keepNamed(name, plain)
 		}
-		r.keepSecret(v)
-		if plain, err := url.QueryUnescape(v); err == nil {
-			r.keepSecret(plain)
+	}
+	for part := range strings.SplitSeq(u.Path, "/") {
+		if looksToken(part) {
+			r.keepSecret(part)
 		}
 	}
 }
 
+// keepUser remembers a user and password. A user alone is a token.
+func (r *Resolved) keepUser(user, pass string) {
+	if pass == "" {
+		r.keepSecret(user)
+	} else {
+		r.keepPlain(user)
+		r.keepSecret(pass)
+	}
+	if len(user)+len(pass) > 0 {
+		r.keepSecret(user + ":" + pass)
+	}
+}
+
+// keepSecret remembers a value, its lines, and the tokens within it: of
+// {"Authorization":"Bearer x"} a server may quote only the x.
 func (r *Resolved) keepSecret(v string) {
-	if v = strings.TrimSpace(v); len(v) >= shortestSecret {
-		r.secrets = append(r.secrets, v)
+	if v = strings.TrimSpace(v); len(v) < shortestSecret {
+		return
+	}
+	r.addSecret(v)
+	left := maxPieces
+	for line := range strings.Lines(v) {
+		if line = strings.TrimSpace(line); len(line) >= shortestPlain && line != v {
+			r.addSecret(line)
+		}
+		if left--; left == 0 {
+			return
+		}
+	}
+	for _, piece := range strings.FieldsFunc(v, separates) {
+		if piece != v && looksToken(piece) {
+			r.addSecret(piece)
+		}
+		if left--; left == 0 {
+			return
+		}
 	}
 }
 
-// sortSecrets puts long ones first, so that one which contains another goes whole.
+// maxPieces bounds what one value is taken apart into: a key file of some size.
+const maxPieces = 1 << 10
+
+func separates(c rune) bool { return c <= ' ' || strings.ContainsRune(`"'{}[]():,;=&?/@|<>`, c) }
+
+// addSecret appends a value in all forms that scrub looks for.
+func (r *Resolved) addSecret(v string) {
+	r.secrets = append(r.secrets, v)
+	r.secrets = append(r.secrets, written(v)...)
+}
+
+// sortSecrets puts long ones first and drops what is there twice.
 func (r *Resolved) sortSecrets() {
 	slices.SortFunc(r.secrets, func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
@@ -98,12 +258,4 @@ func looksSecret(name string) bool {
 		}
 	}
 	return false
-}
-
-// scrub replaces the secrets of these settings in text that came from the server.
-func (r *Resolved) scrub(s string) string {
-	for _, secret := range r.secrets {
-		s = strings.ReplaceAll(s, secret, "[redacted]")
-	}
-	return s
 }

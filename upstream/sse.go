@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"time"
+	"unicode"
 )
 
 // Bounds of an event stream besides the two sizes that its reader is given.
@@ -130,7 +131,8 @@ func eventName(value []byte) string {
 }
 
 func (r *eventReader) setID(value []byte) {
-	if len(value) <= maxEventID && bytes.IndexByte(value, 0) < 0 {
+	// One with a control character could not be sent back in a header.
+	if len(value) <= maxEventID && bytes.IndexFunc(value, unicode.IsControl) < 0 {
 		r.lastID = append(r.lastID[:0], value...)
 	}
 }
@@ -252,6 +254,17 @@ func (r *eventReader) compact() {
 	copy(r.buf[keep:], r.buf[r.pos:r.n])
 	moved := r.pos - keep
 	r.pos, r.scan, r.lf, r.n = keep, r.scan-moved, r.lf-moved, r.n-moved
+}
+
+// shrink gives back the room that a large event took, on a stream that may last.
+// The event is not valid any more.
+func (r *eventReader) shrink() {
+	if rest := r.buf[r.pos:r.n]; len(r.buf) > keptScratch && len(rest) <= firstEvent {
+		buf := make([]byte, firstEvent)
+		r.buf, r.n = buf, copy(buf, rest)
+		r.scan, r.lf = max(r.scan-r.pos, 0), -1
+		r.from, r.to, r.pos, r.data = 0, 0, 0, false
+	}
 }
 
 func (r *eventReader) grow() {

@@ -87,6 +87,7 @@ func TestEventReaderFields(t *testing.T) {
 		{"id: 7\n", "7", 0},
 		{"id: 7\nid\n", "", 0},
 		{"id: 7\nid: a\x00b\n", "7", 0},
+		{"id: 7\nid: a\x01b\n", "7", 0},
 		{"id: 7\nid: " + strings.Repeat("x", 2000) + "\n", "7", 0},
 		{"retry: 1500\n", "", 1500 * time.Millisecond},
 		{"retry: 0\n", "", minRetry},

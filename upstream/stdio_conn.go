@@ -12,8 +12,14 @@ import (
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
 
-// waitingNotes bounds what a call's caller may lag behind its notifications.
-const waitingNotes = 256
+const (
+	// waitingNotes and waitingBytes bound what a call's caller may lag behind its
+	// notifications.
+	waitingNotes = 256
+	waitingBytes = 1 << 20
+	// largestNote bounds one notification that is handed on: nobody can show more.
+	largestNote = 1 << 20
+)
 
 // A lineIO carries newline-delimited messages both ways.
 type lineIO interface {
@@ -56,9 +62,10 @@ type lineConn struct {
 // A pending is a request that waits for its answer.
 type pending struct {
 	id     int64
-	answer chan answer // of one; whoever takes it out of the table sends
-	notes  chan note   // nil when the caller does not listen
-	token  []byte      // the caller's progress token
+	answer chan answer  // of one; whoever takes it out of the table sends
+	notes  chan note    // nil when the caller does not listen
+	behind atomic.Int64 // bytes that wait in notes
+	token  []byte       // the caller's progress token
 	gate   progressGate
 }
 
@@ -163,7 +170,7 @@ func (c *lineConn) await(w *wait, p *pending, call *Call) (Response, error) {
 	for {
 		select {
 		case n := <-p.notes:
-			call.Notify(n.method, n.params)
+			p.hand(call, n)
 		case a := <-p.answer:
 			return c.response(p, call, a)
 		case <-w.ctx.Done():
@@ -184,8 +191,7 @@ func (c *lineConn) await(w *wait, p *pending, call *Call) (Response, error) {
 // response hands over what is left of the notifications, then the answer.
 func (c *lineConn) response(p *pending, call *Call, a answer) (Response, error) {
 	for len(p.notes) > 0 {
-		n := <-p.notes
-		call.Notify(n.method, n.params)
+		p.hand(call, <-p.notes)
 	}
 	if a.err != nil {
 		return Response{}, withOp(a.err, call.Method)
@@ -201,6 +207,12 @@ func (c *lineConn) response(p *pending, call *Call, a answer) (Response, error) 
 			Err: errors.New("the answer holds neither a result nor an error object")}
 	}
 	return r, nil
+}
+
+// hand brings a notification that waited to the caller.
+func (p *pending) hand(call *Call, n note) {
+	p.behind.Add(-int64(len(n.params)))
+	call.Notify(n.method, n.params)
 }
 
 // A wait is what ends a call besides its answer.

@@ -199,7 +199,7 @@ func (c *lineConn) adoptModern(a answer) (bool, error) {
 		return false, nil
 	}
 	return false, &Error{Server: c.server, Op: "server/discover", Kind: Protocol,
-		Err: fmt.Errorf("the server speaks only versions that this program does not: %s", clip(plain(string(supported))))}
+		Err: fmt.Errorf("the server speaks only versions that this program does not: %s", clip(c.scrub(plain(string(supported)))))}
 }
 
 // adoptLegacy takes the answer to initialize and tells the server that we did.
@@ -214,7 +214,7 @@ func (c *lineConn) adoptLegacy(ctx context.Context, a answer) error {
 	if info.Version == "" {
 		raw, _ := wire.Get(a.msg.Result, "protocolVersion")
 		return &Error{Server: c.server, Op: "initialize", Kind: Protocol,
-			Err: fmt.Errorf("the server chose protocol version %s, which this program does not speak", clip(plain(string(raw))))}
+			Err: fmt.Errorf("the server chose protocol version %s, which this program does not speak", clip(c.scrub(plain(string(raw)))))}
 	}
 	c.adopt(info)
 	buf := takeBuffer()

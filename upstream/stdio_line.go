@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"io"
+	"math"
 	"regexp"
 	"strconv"
 )
@@ -10,7 +11,7 @@ import (
 const (
 	lineChunk = 64 << 10 // what one read may bring: the size of a pipe
 	longHead  = 1 << 10  // what is kept of the beginning of a line that is too long
-	longTail  = 256      // and of its end
+	longTail  = 4 << 10  // and of its end, where a short answer may follow
 	maxGuess  = 2 << 20  // what is set aside for a line that is likely long
 )
 
@@ -19,10 +20,14 @@ type text struct {
 	data []byte // of a long line only the beginning
 	long bool   // the line was over the limit and was skipped
 	tail []byte // of a long line the end
+	open bool   // a long line so far: its end is yet to come
+	size int    // of an open line
+	cut  bool   // the stream ended before the line did
 }
 
 // A lineReader cuts a stream into lines of at most max bytes. A longer one is
-// skipped without being held, so that it costs its own call and nothing else.
+// skipped without being held, so that it costs its own call and nothing else. While
+// that goes on, next reports it each time another max bytes of it came.
 type lineReader struct {
 	r   io.Reader
 	max int
@@ -34,6 +39,7 @@ type lineReader struct {
 	acc  []byte // the beginning of a line that spans reads
 	size int    // of the last line that spanned reads: the next is likely as long
 	skip *text  // not nil while a long line is skipped
+	told int    // the size of that line at the last report
 }
 
 func newLineReader(r io.Reader, max int) *lineReader {
@@ -53,11 +59,17 @@ func (l *lineReader) next() (text, error) {
 			l.gather(l.buf[l.from:l.to])
 		}
 		l.from, l.to = 0, 0
+		if l.skip != nil && l.err == nil && l.skip.size > l.told+l.max {
+			l.told = l.skip.size
+			return text{data: l.skip.data, long: true, open: true, size: l.told}, nil
+		}
 		if l.err != nil {
 			if l.acc == nil && l.skip == nil {
 				return text{}, l.err
 			}
-			return l.line(), nil
+			t := l.line()
+			t.cut = true
+			return t, nil
 		}
 		l.to, l.err = l.r.Read(l.buf)
 	}
@@ -68,6 +80,7 @@ func (l *lineReader) gather(part []byte) {
 	switch {
 	case l.skip != nil:
 		l.skip.tail = lastOf(l.skip.tail, part)
+		l.skip.size += len(part)
 	case len(l.acc)+len(part) <= l.max:
 		if l.acc == nil && len(part) >= len(l.buf)/2 {
 			l.acc = make([]byte, 0, len(part)+min(l.size, maxGuess))
@@ -75,9 +88,9 @@ func (l *lineReader) gather(part []byte) {
 		l.acc = append(l.acc, part...)
 	default:
 		head := append(bytes.Clone(l.acc[:min(len(l.acc), longHead)]), part[:min(len(part), longHead)]...)
-		t := &text{long: true, data: head[:min(len(head), longHead)]}
+		t := &text{long: true, data: head[:min(len(head), longHead)], size: len(l.acc) + len(part)}
 		t.tail = lastOf(lastOf(nil, l.acc), part)
-		l.skip, l.acc = t, nil
+		l.skip, l.acc, l.told = t, nil, 0
 	}
 }
 
@@ -111,48 +124,73 @@ var endID = regexp.MustCompile(`"id"\s*:\s*("?[0-9]{1,18}"?)\s*(,\s*"jsonrpc"\s*
 // owner finds whose answer a long line was. ok is false when it does not show, and
 // answer is false when the line is a request or notification of the server's own.
 func (t *text) owner() (id int64, ok, answer bool) {
-	raw, method := headID(t.data)
-	if method {
+	h := readHead(t.data)
+	if h.method {
 		return 0, false, false
 	}
-	if raw == nil {
-		if m := endID.FindSubmatch(t.tail); m != nil {
-			raw = m[1]
-		}
+	if h.id == nil {
+		h.id = tailID(t.tail)
 	}
-	id, ok = ourID(raw)
+	id, ok = ourID(h.id)
 	return id, ok, true
 }
 
-// headID looks through the beginning of an object for its own members "id" and "method".
-func headID(head []byte) (id []byte, method bool) {
+func tailID(tail []byte) []byte {
+	if m := endID.FindSubmatch(tail); m != nil {
+		return m[1]
+	}
+	return nil
+}
+
+// A head is what the beginning of an object shows of its own members.
+type head struct {
+	id      []byte // the first, should there be several; nil when there is none
+	method  bool
+	outcome bool // a result or an error
+	jsonrpc bool
+}
+
+// readHead looks through the beginning of an object, or the whole of a broken one.
+func readHead(b []byte) (h head) {
 	depth := 0
-	for i := 0; i < len(head); i++ {
-		switch head[i] {
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
 		case '{', '[':
 			depth++
 		case '}', ']':
 			depth--
 		case '"':
-			end := stringEnd(head, i)
+			end := stringEnd(b, i)
 			if end < 0 {
-				return id, method
+				return h
 			}
-			key := head[i+1 : end]
+			key := b[i+1 : end]
 			i = end
-			rest := bytes.TrimLeft(head[end+1:], " \t\r")
-			if depth != 1 || len(rest) == 0 || rest[0] != ':' {
+			if depth != 1 {
 				continue
 			}
-			switch string(key) {
-			case "method":
-				method = true
-			case "id":
-				id = scalar(bytes.TrimLeft(rest[1:], " \t\r"))
+			if rest := bytes.TrimLeft(b[end+1:], " \t\r"); len(rest) > 0 && rest[0] == ':' {
+				h.member(key, bytes.TrimLeft(rest[1:], " \t\r"))
 			}
 		}
 	}
-	return id, method
+	return h
+}
+
+// member notes one member; val begins with its value.
+func (h *head) member(key, val []byte) {
+	switch string(key) {
+	case "jsonrpc":
+		h.jsonrpc = true
+	case "method":
+		h.method = true
+	case "result", "error":
+		h.outcome = true
+	case "id":
+		if h.id == nil {
+			h.id = scalar(val)
+		}
+	}
 }
 
 // stringEnd returns where the string that begins at i ends, or -1.
@@ -177,7 +215,8 @@ func scalar(b []byte) []byte {
 	return b[:end]
 }
 
-// ourID reads an id that we gave out. Some servers send it back as a string.
+// ourID reads an id that we gave out. Some servers send it back as a string, others
+// as the same number in another spelling, such as 7.0.
 func ourID(raw []byte) (id int64, ok bool) {
 	if n := len(raw); n > 2 && raw[0] == '"' && raw[n-1] == '"' {
 		raw = raw[1 : n-1]
@@ -185,8 +224,19 @@ func ourID(raw []byte) (id int64, ok bool) {
 	if len(raw) == 0 || len(raw) > 18 || raw[0] < '1' || raw[0] > '9' {
 		return 0, false
 	}
-	id, err := strconv.ParseInt(string(raw), 10, 64)
-	return id, err == nil
+	if id, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
+		return id, true
+	}
+	return respelled(string(raw))
+}
+
+// respelled reads an integer that is written as a decimal fraction or with an exponent.
+func respelled(s string) (id int64, ok bool) {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || f < 1 || f > 1<<53 || f != math.Trunc(f) {
+		return 0, false
+	}
+	return int64(f), true
 }
 
 var bom = []byte("\xef\xbb\xbf")

@@ -18,6 +18,9 @@ func readLines(r io.Reader, max int) (out []string, err error) {
 		if err != nil {
 			return out, err
 		}
+		if t.open {
+			continue
+		}
 		s := string(t.data)
 		if t.long {
 			s = "long " + s + " ... " + string(t.tail)
@@ -38,7 +41,7 @@ func TestLineReader(t *testing.T) {
 		{"over the limit", "ab\n123456\ncd\n", 5, []string{"ab", "long 123456 ... 123456", "cd"}},
 		{"over the limit at the end", "123456", 5, []string{"long 123456 ... 123456"}},
 		{"head and tail", strings.Repeat("a", 5000) + "z\nok\n", 2000,
-			[]string{"long " + strings.Repeat("a", 1024) + " ... " + strings.Repeat("a", 255) + "z", "ok"}},
+			[]string{"long " + strings.Repeat("a", 1024) + " ... " + strings.Repeat("a", longTail-1) + "z", "ok"}},
 	} {
 		for how, r := range map[string]io.Reader{
 			"at once": strings.NewReader(tt.in), "by byte": iotest.OneByteReader(strings.NewReader(tt.in)),
@@ -66,7 +69,15 @@ func TestLineReaderBig(t *testing.T) {
 		t.Fatalf("got %d bytes, %v", len(got.data), err)
 	}
 	l = newLineReader(big(), 1<<20)
-	if got, err := l.next(); err != nil || !got.long || len(got.data) != longHead || len(got.tail) != longTail {
+	got, err := l.next()
+	if err != nil || !got.open || got.size <= 1<<20 || got.size > 1<<20+lineChunk {
+		t.Fatalf("no word at the limit: got %v at %d, %v", got.open, got.size, err)
+	}
+	reports := 1
+	for ; got.open && err == nil; reports++ {
+		got, err = l.next()
+	}
+	if err != nil || reports < 19 || reports > 22 || !got.long || len(got.data) != longHead || len(got.tail) != longTail {
 		t.Fatalf("got %v, %d and %d bytes, %v", got.long, len(got.data), len(got.tail), err)
 	}
 	if got, err := l.next(); err != nil || string(got.data) != "ok" {
@@ -90,10 +101,11 @@ func TestLongLineOwner(t *testing.T) {
 		{head: `{"jsonrpc":"2.0" , "id" : "7" ,"result":{"x":"`, id: 7, ok: true, answer: true},
 		{head: `{"result":{"id":5,"s":"\"id\":6`, tail: `xx"},"jsonrpc":"2.0","id":7}`, id: 7, ok: true, answer: true},
 		{head: `{"result":{"id":5,"s":"`, tail: `xx"},"id":"7","jsonrpc":"2.0"} `, id: 7, ok: true, answer: true},
-		{head: `{"result":{"a":"`, tail: `x","id":7}}`, answer: true},     // the id of something inside
-		{head: `{"result":{"a":"`, tail: `x \"id\":7}"}`, answer: true},   // text
-		{head: `{"jsonrpc":"2.0","id":12`, tail: `x`, answer: true},       // cut off
-		{head: `{"jsonrpc":"2.0","id":null,"result":`, answer: true},      // nobody's
+		{head: `{"result":{"a":"`, tail: `x","id":7}}`, answer: true},   // the id of something inside
+		{head: `{"result":{"a":"`, tail: `x \"id\":7}"}`, answer: true}, // text
+		{head: `{"jsonrpc":"2.0","id":12`, tail: `x`, answer: true},     // cut off
+		{head: `{"jsonrpc":"2.0","id":null,"result":`, answer: true},    // nobody's
+		{head: `{"jsonrpc":"2.0","id":7,"id":8,"result":`, id: 7, ok: true, answer: true},
 		{head: `{"jsonrpc":"2.0","method":"notifications/x","params":{"`}, // no answer
 		{head: `{"jsonrpc":"2.0","id":3,"method":"sampling/createMessage","params":{"`},
 		{head: ``, answer: true},
@@ -119,6 +131,10 @@ func FuzzLines(f *testing.F) {
 			if err != nil {
 				break
 			}
+			if x.open {
+				long = true
+				continue
+			}
 			x.owner()
 			trimLine(x.data)
 			if !x.long && len(x.data) > max || len(x.data) > max+longHead {
@@ -134,7 +150,7 @@ func FuzzLines(f *testing.F) {
 }
 
 func TestOurID(t *testing.T) {
-	for in, want := range map[string]int64{"1": 1, `"12"`: 12, "0": 0, "-1": 0, "1.0": 0, `""`: 0, "null": 0, `"1`: 0,
+	for in, want := range map[string]int64{"1": 1, `"12"`: 12, "0": 0, "-1": 0, "1.0": 1, `"12.0"`: 12, "1e0": 1, "1.2e1": 12, "1.5": 0, "1e18": 0, "1e400": 0, "1e-1": 0, "0.0": 0, `""`: 0, "null": 0, `"1`: 0,
 		"": 0, "99999999999999999999": 0, "01": 0, `"a1"`: 0, "{}": 0} {
 		if got, ok := ourID([]byte(in)); got != want || ok != (want != 0) {
 			t.Errorf("ourID(%s) = %d, %v, want %d", in, got, ok, want)

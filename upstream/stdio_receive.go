@@ -11,7 +11,6 @@ import (
 
 const (
 	shownNoise  = 3    // noise lines that are logged
-	shownBytes  = 1024 // what of each is looked at
 	onOneLine   = 16   // messages that one line may hold
 	longestID   = 1024 // bytes of an id of the server's own
 	nothingHere = "this client offers no such method"
@@ -20,36 +19,41 @@ const (
 // receive reads until the server is gone, then clears up.
 func (c *lineConn) receive() {
 	lines := newLineReader(c.io, c.settings.maxMessage())
-	for {
+	long := longLine{c: c}
+	defer long.end()
+	for more := true; more; {
 		t, err := lines.next()
-		if err != nil {
+		switch {
+		case err != nil:
 			c.fail(&Error{Server: c.server, Kind: Unreachable, Err: c.why(err)})
-			c.stop()
-			return
+			more = false
+		case t.open:
+			more = long.goesOn(&t)
+		case t.long:
+			long.over(&t)
+		default:
+			c.line(&t)
 		}
-		if t.long {
-			c.tooLong(&t)
-			continue
-		}
-		c.line(t.data)
 	}
+	c.stop()
 }
 
 // line handles one line: a message, or several, or something that does not belong here.
-func (c *lineConn) line(b []byte) {
-	b = trimLine(b)
+func (c *lineConn) line(t *text) {
+	b := trimLine(t.data)
 	if len(b) == 0 {
 		return
 	}
 	if parts, _ := wire.Batch(b); len(parts) > 0 {
 		for _, part := range parts {
-			if !c.message(part) {
+			if !c.message(part) && !c.unreadable(part) {
 				c.junk(part)
 			}
 		}
 		return
 	}
-	if b[0] == '{' && (c.message(b) || c.several(b) || c.unreadable(b)) {
+	// What the end cut off says less about a call than how the server ended.
+	if b[0] == '{' && (c.message(b) || c.several(b) || !t.cut && c.unreadable(b)) {
 		return
 	}
 	c.junk(b)
@@ -66,11 +70,15 @@ func (c *lineConn) message(b []byte) bool {
 		return c.answered(m)
 	case !m.JSONRPC:
 		return false // a log line in JSON may well have a "method"
+	case kind == wire.Invalid && m.ID != nil:
+		return c.answered(m) // neither result nor error: its caller should not wait on
+	case kind == wire.Request && (m.Result != nil || m.Err != nil):
+		return c.spoiled(m.ID, errors.New("the answer has a method"))
 	case kind == wire.Request:
 		c.asked(&m)
 		return true
 	case kind == wire.Notification:
-		c.notified(m.Method, m.Params)
+		c.notified(&m)
 		return true
 	}
 	return false
@@ -91,7 +99,7 @@ func (c *lineConn) several(b []byte) bool {
 		return false
 	}
 	for _, part := range parts {
-		if !c.message(part) {
+		if !c.message(part) && !c.unreadable(part) {
 			c.junk(part)
 		}
 	}
@@ -102,17 +110,29 @@ func (c *lineConn) several(b []byte) bool {
 // otherwise its caller would wait for the time-out.
 func (c *lineConn) unreadable(b []byte) bool {
 	_, err := wire.ParseServer(b, wire.Limits{})
-	t := text{data: b[:min(len(b), longHead)], tail: b[max(0, len(b)-longTail):]}
-	id, ok, isAnswer := t.owner()
-	if err == nil || !ok || !isAnswer || !bytes.Contains(b, []byte(`"result"`)) && !bytes.Contains(b, []byte(`"error"`)) {
+	if err == nil || wire.Kindof(b) != '{' {
 		return false
 	}
+	h := readHead(b)
+	if h.id == nil {
+		h.id = tailID(b[max(0, len(b)-longTail):])
+	}
+	outcome := bytes.Contains(b, []byte(`"result"`)) || bytes.Contains(b, []byte(`"error"`))
+	if h.method && !h.outcome || !h.jsonrpc && !outcome {
+		return false
+	}
+	return c.spoiled(h.id, fmt.Errorf("the answer cannot be read: %w", err))
+}
+
+// spoiled fails the call that raw names, if there is one, and counts a line of noise then.
+func (c *lineConn) spoiled(raw []byte, err error) bool {
+	id, _ := ourID(raw)
 	p := c.take(id)
 	if p == nil {
 		return false
 	}
 	c.e.noised(1)
-	p.answer <- answer{err: &Error{Server: c.server, Kind: Protocol, Err: fmt.Errorf("the answer cannot be read: %w", err)}}
+	p.answer <- answer{err: &Error{Server: c.server, Kind: Protocol, Err: err}}
 	return true
 }
 
@@ -159,42 +179,6 @@ func (c *lineConn) takeOnly() *pending {
 	return nil
 }
 
-// tooLong fails the call that a long line answers. If the line does not show which,
-// that is the oldest: it has waited longest, and some call must learn of it.
-func (c *lineConn) tooLong(t *text) {
-	c.e.noised(1)
-	id, ok, isAnswer := t.owner()
-	if !isAnswer || len(trimLine(t.data)) == 0 || trimLine(t.data)[0] != '{' {
-		return
-	}
-	var p *pending
-	if ok {
-		p = c.take(id)
-	} else {
-		p = c.takeOldest()
-	}
-	if p == nil {
-		return
-	}
-	p.answer <- answer{err: &Error{Server: c.server, Kind: TooLarge,
-		Err: fmt.Errorf("the answer is larger than max_message_bytes (%d)", c.settings.maxMessage())}}
-}
-
-func (c *lineConn) takeOldest() *pending {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var oldest *pending
-	for _, p := range c.pending {
-		if oldest == nil || p.id < oldest.id {
-			oldest = p
-		}
-	}
-	if oldest != nil {
-		delete(c.pending, oldest.id)
-	}
-	return oldest
-}
-
 // asked answers a request of the server at once. We declared no capability, so
 // only ping is in order: sampling, elicitation and roots were never offered.
 func (c *lineConn) asked(m *wire.Message) {
@@ -208,66 +192,6 @@ func (c *lineConn) asked(m *wire.Message) {
 	}
 }
 
-// notified brings a notification to the call that it belongs to, else to the Set.
-func (c *lineConn) notified(method string, params []byte) {
-	switch method {
-	case progressMethod:
-		c.progressed(params)
-	case logMethod:
-		if p := c.onlyListener(); p != nil {
-			c.tell(p, note{method, params})
-			return
-		}
-		c.e.notified(method, params)
-	default:
-		c.e.notified(method, params)
-	}
-}
-
-// onlyListener is the call that a log message belongs to, as far as one can
-// tell: over stdio messages do not say, so it must be the only call in flight.
-func (c *lineConn) onlyListener() *pending {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.pending) != 1 {
-		return nil
-	}
-	for _, p := range c.pending {
-		if p.notes != nil {
-			return p
-		}
-	}
-	return nil
-}
-
-func (c *lineConn) progressed(params []byte) {
-	raw, _ := wire.Get(params, "progressToken")
-	id, _ := ourID(raw)
-	c.mu.Lock()
-	p := c.pending[id]
-	c.mu.Unlock()
-	if p == nil || p.notes == nil {
-		c.e.noised(1)
-		return
-	}
-	out, ok := p.gate.pass(params, id, p.token)
-	if !ok {
-		c.e.noised(1)
-		return
-	}
-	c.tell(p, note{progressMethod, out})
-}
-
-// tell never waits: a caller that does not keep up loses notifications, not the
-// other callers their answers.
-func (c *lineConn) tell(p *pending, n note) {
-	select {
-	case p.notes <- n:
-	default:
-		c.e.noised(1)
-	}
-}
-
 // junk counts a line that is no message. Some servers print a banner, others log to
 // standard output; neither may end the connection.
 func (c *lineConn) junk(b []byte) {
@@ -275,7 +199,7 @@ func (c *lineConn) junk(b []byte) {
 	if c.shown.Add(1) > shownNoise {
 		return
 	}
-	line := clip(c.scrub(plain(string(b[:min(len(b), shownBytes)]))))
+	line := clip(cleanLine(b, c.scrub))
 	c.e.logger().Warn("line on standard output is not a message", "server", c.server, "line", line)
 }
 

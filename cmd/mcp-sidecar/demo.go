@@ -34,7 +34,7 @@ func (p *program) guardCmd() *cobra.Command {
 		Hidden: true,
 		Args:   argsBetween(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			if code := upstream.RunGuard(p.stdin); code != 0 {
+			if code := upstream.RunGuard(p.stdin, p.stdout); code != 0 {
 				return &codeError{code, nil}
 			}
 			return nil
