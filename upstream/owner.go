@@ -30,6 +30,7 @@ type owner struct {
 	conn   atomic.Pointer[held]
 	key    atomic.Pointer[Key]
 	proven atomic.Bool
+	scrub  atomic.Pointer[func(string) string] // of the settings last resolved
 
 	mu      sync.Mutex
 	attempt chan struct{} // closed when the attempt under way, or the next, ends
@@ -124,6 +125,8 @@ func (o *owner) dial(ctx context.Context) (conn, error) {
 		return nil, err
 	}
 	r.EraHint = o.srv.era.Load()
+	scrub := r.scrub
+	o.scrub.Store(&scrub)
 	o.key.Store(&Key{Server: o.srv.name, Identity: r.Identity(), Isolation: o.route.isolation, Mode: o.route.mode})
 	e := env{
 		log: set.opt.Log, clientName: set.opt.ClientName, clientVersion: set.opt.ClientVersion,

@@ -38,7 +38,7 @@ func (o *owner) listAgain(ctx context.Context, c conn, pause time.Duration) bool
 
 // list reads the lists and publishes them if they differ.
 func (o *owner) list(ctx context.Context, c conn) error {
-	l, err := walk(ctx, o.srv.name, c)
+	l, err := walk(ctx, o.srv.name, c, *o.scrub.Load())
 	if err != nil {
 		return err
 	}

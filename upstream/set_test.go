@@ -408,7 +408,8 @@ func TestWalkBulkyPages(t *testing.T) {
 			if m.Method != "tools/list" {
 				return "", ""
 			}
-			return fmt.Sprintf(`{"tools":[{"name":"t%d"}],"bulk":%q,"nextCursor":"%d"}`, n.Add(1), bulk, n.Load()), ""
+			i := n.Add(1)
+			return fmt.Sprintf(`{"tools":[{"name":"t%d"}],"nextCursor":"%d","bulk":"`, i, i) + bulk + `"}`, ""
 		}
 		w := newSetWorld(t, map[string]*script{"a": a}, Options{}, nil)
 		defer w.stop()
@@ -416,6 +417,27 @@ func TestWalkBulkyPages(t *testing.T) {
 		l := w.Listing("a")
 		if len(l.Tools) != 8 || !strings.Contains(strings.Join(l.Faults, ""), "67108864 bytes") {
 			t.Errorf("%d tools, faults %q", len(l.Tools), l.Faults)
+		}
+	})
+}
+
+// What a server says in a list's error is scrubbed like anything else.
+func TestWalkScrubs(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a := &script{answer: func(_ *script, m *wire.Message) (string, string) {
+			if m.Method == "tools/list" {
+				return "", "your key k-31415926535-x is stale"
+			}
+			return "", ""
+		}}
+		w := newSetWorld(t, map[string]*script{"a": a}, Options{}, func(_ string, s *Settings) {
+			s.Env = map[string]string{"KEY": "k-31415926535-x"}
+		})
+		defer w.stop()
+		w.AwaitFirst(t.Context(), time.Minute, "a")
+		st, _ := w.Status("a")
+		if st.Err == nil || strings.Contains(st.Err.Error(), "31415926535") || !strings.Contains(st.Err.Error(), "is stale") {
+			t.Errorf("got %v", st.Err)
 		}
 	})
 }

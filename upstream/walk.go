@@ -24,13 +24,14 @@ const (
 type walker struct {
 	conn   conn
 	server string
+	scrub  func(string) string // takes secrets out of what servers say
 	faults []string
 }
 
 // walk reads everything that the server declares to have. An error means that
 // the tools could not be read at all.
-func walk(ctx context.Context, server string, c conn) (*Listing, error) {
-	w := walker{conn: c, server: server}
+func walk(ctx context.Context, server string, c conn, scrub func(string) string) (*Listing, error) {
+	w := walker{conn: c, server: server, scrub: scrub}
 	l := &Listing{Info: *c.Info()}
 	var err error
 	if l.Info.Has("tools") || l.Info.Capabilities == nil {
@@ -121,7 +122,7 @@ func (w *walker) page(ctx context.Context, method string, cursor []byte) ([]byte
 		return nil, err
 	}
 	if r.Error != nil {
-		return nil, &Error{Server: w.server, Op: method, Kind: Protocol, Err: fmt.Errorf("answered with an error: %s", errorText(r.Error))}
+		return nil, &Error{Server: w.server, Op: method, Kind: Protocol, Err: fmt.Errorf("answered with an error: %s", w.scrub(errorText(r.Error)))}
 	}
 	if wire.Kindof(r.Result) != '{' {
 		return nil, &Error{Server: w.server, Op: method, Kind: Protocol, Err: fmt.Errorf("result is not an object")}
