@@ -122,6 +122,11 @@ func TestAbandonedCallsHoldNoConnection(t *testing.T) {
 		if n := w.front.Stats().Strays; n != 1 || h.running.Load() != 1 {
 			t.Errorf("%d strays and %d calls, want 1: the rest waited for its turn", n, h.running.Load())
 		}
+		for _, e := range w.front.lanes.m {
+			if e.refs != 1 {
+				t.Errorf("%d calls are in the lane, want 1", e.refs)
+			}
+		}
 		if !answers(w, l) {
 			t.Error("the connections are taken")
 		}
