@@ -24,7 +24,7 @@ func TestExpand(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := Vars{
-		Home: "/home/u", Workspace: "/work/proj",
+		Home: "/home/u", Workspace: "/srv/proj",
 		Lookup: func(name string) (string, bool) {
 			s, ok := map[string]string{"FOO": "foo", "EMPTY": "", "REF": "${FOO}", "DOLLAR": "$5", "x": "lower"}[name]
 			return s, ok
@@ -38,7 +38,7 @@ func TestExpand(t *testing.T) {
 		{in: "$${FOO}", want: "$foo"},
 		{in: "${DOLLAR}", want: "$5"},
 		{in: "${userHome}${/}x${pathSeparator}y", want: "/home/u/x/y"},
-		{in: "${workspaceFolder}:${workspaceFolderBasename}", want: "/work/proj:proj"},
+		{in: "${workspaceFolder}:${workspaceFolderBasename}", want: "/srv/proj:proj"},
 		{in: "open ${FOO", want: "open ${FOO"},
 		{in: "${x}", want: "lower"},
 		{in: "${file:" + secret + "}", want: "s3cret"},
@@ -50,7 +50,7 @@ func TestExpand(t *testing.T) {
 		{in: "${ BAR :- two words }", want: " two words "},
 		{in: "${BAR:-https://h:1/x?a=$FOO}", want: "https://h:1/x?a=$FOO"},
 		{in: "${BAR:-a:-b}", want: "a:-b"},
-		{in: "${workspaceFolder:-/other}", want: "/work/proj"},
+		{in: "${workspaceFolder:-/other}", want: "/srv/proj"},
 		{in: "${file:" + secret + "} ${BAR:-x}", want: "s3cret x"},
 		{in: "${BAR:-${FOO}}", fault: "${BAR:-...} is a reference within a reference"},
 		{in: "${REF:-other}", fault: "plain value"},
