@@ -129,13 +129,6 @@ func (k *Keeper) Add(profile, server string) *View {
 	return v
 }
 
-// Remove forgets a view. Its sessions keep what they have.
-func (k *Keeper) Remove(profile, server string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.views, viewID{profile, server})
-}
-
 // View returns the view of a profile, or of one server of it.
 func (k *Keeper) View(profile, server string) (*View, bool) {
 	k.mu.RLock()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -220,16 +219,4 @@ func (g *Guard) Close() {
 		bound += guardGrace
 	}
 	within(gone, bound)
-}
-
-// guarded lists the groups under guard, for tests and diagnosis.
-func (g *Guard) guarded() []int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var out []int
-	for pgid := range g.groups {
-		out = append(out, pgid)
-	}
-	slices.Sort(out)
-	return out
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -274,4 +275,16 @@ func TestNoGuard(t *testing.T) {
 	if none.active() || (&Guard{}).active() {
 		t.Error("a guard without a command is active")
 	}
+}
+
+// guarded lists the groups under guard.
+func (g *Guard) guarded() []int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out []int
+	for pgid := range g.groups {
+		out = append(out, pgid)
+	}
+	slices.Sort(out)
+	return out
 }

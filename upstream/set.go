@@ -65,7 +65,7 @@ func NewSet(servers []Server, opt Options) (*Set, error) {
 	}
 	s := &Set{opt: opt, byName: map[string]*server{}, gate: newSpawnGate(), owners: make(chan *owner), done: make(chan struct{})}
 	if opt.GuardCommand != nil {
-		s.guard = &Guard{Argv: opt.GuardCommand, Log: opt.Log}
+		s.guard = newGuard(opt.GuardCommand, opt.Log)
 	}
 	for _, spec := range servers {
 		if s.byName[spec.Name] != nil {

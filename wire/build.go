@@ -60,9 +60,3 @@ func AppendError(dst, id []byte, code int, message string, data []byte) []byte {
 	}
 	return append(dst, '}', '}')
 }
-
-// AppendErrorObject appends a response whose error object is already encoded.
-func AppendErrorObject(dst, id, object []byte) []byte {
-	dst = append(append(dst, head+`"id":`...), id...)
-	return append(append(append(dst, `,"error":`...), object...), '}')
-}

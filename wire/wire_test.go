@@ -177,12 +177,11 @@ func TestRepair(t *testing.T) {
 
 func TestBuild(t *testing.T) {
 	for got, want := range map[string]string{
-		string(AppendRequest(nil, []byte(`"x"`), "a\"b", []byte(`{}`))):   `{"jsonrpc":"2.0","id":"x","method":"a\"b","params":{}}`,
-		string(AppendNotification(nil, "n", nil)):                         `{"jsonrpc":"2.0","method":"n"}`,
-		string(AppendResult(nil, []byte("1"), []byte("null"))):            `{"jsonrpc":"2.0","id":1,"result":null}`,
-		string(AppendError(nil, nil, -32700, "x", nil)):                   `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}`,
-		string(AppendError(nil, []byte("1"), 1, "x", []byte(`{"a":1}`))):  `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x","data":{"a":1}}}`,
-		string(AppendErrorObject(nil, []byte("1"), []byte(`{"code":1}`))): `{"jsonrpc":"2.0","id":1,"error":{"code":1}}`,
+		string(AppendRequest(nil, []byte(`"x"`), "a\"b", []byte(`{}`))):  `{"jsonrpc":"2.0","id":"x","method":"a\"b","params":{}}`,
+		string(AppendNotification(nil, "n", nil)):                        `{"jsonrpc":"2.0","method":"n"}`,
+		string(AppendResult(nil, []byte("1"), []byte("null"))):           `{"jsonrpc":"2.0","id":1,"result":null}`,
+		string(AppendError(nil, nil, -32700, "x", nil)):                  `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}`,
+		string(AppendError(nil, []byte("1"), 1, "x", []byte(`{"a":1}`))): `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x","data":{"a":1}}}`,
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -151,6 +151,9 @@ func newViews(cfg *config.Config, log *slog.Logger) (*views, error) {
 		if err != nil {
 			return nil, fmt.Errorf("mcp_servers.%s: %w", s.Name, err)
 		}
+		for _, entry := range sp.filter.Both() {
+			log.Warn("tools: in include and in exclude, where include wins", "server", s.Name, "entry", entry)
+		}
 		v.policies[s.Name] = sp
 		v.dirty[s.Name] = true
 	}

@@ -285,6 +285,8 @@ func (r *running) wind(stopBack context.CancelFunc) error {
 		err = errors.New("some servers did not end in time")
 	}
 	r.close()
+	n := r.front.Stats()
+	r.log.Info("stopped", "cleaned", n.Cleaned, "dropped", n.Dropped, "panics", n.Panics)
 	return err
 }
 
