@@ -23,6 +23,9 @@ func (r *running) announce(ctx context.Context, tokenPath string) {
 		}
 		r.clients(endpoint(r.addrs[i]), tokenPath)
 	}
+	if r.opsAddr != "" {
+		fmt.Fprintf(out, "health      http://%s/readyz\n", r.opsAddr)
+	}
 	r.settle(ctx, startupWait)
 	r.health.Started()
 	if ctx.Err() != nil {
@@ -37,9 +40,6 @@ func (r *running) announce(ctx context.Context, tokenPath string) {
 		names = append(names, route.Exposed)
 	}
 	fmt.Fprintf(out, "tools       %d: %s\n", len(names), abridge(names, 12))
-	if r.ops != nil && !strings.HasPrefix(r.cfg.OpsListen, "unix:") {
-		fmt.Fprintf(out, "health      http://%s/readyz\n", r.cfg.OpsListen)
-	}
 }
 
 // endpoint makes a URL that a local client can use of a listener's address.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -16,6 +15,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/mcp-sidecar/mcp-sidecar/internal/mcptest"
 )
 
 // TestMain lets scripts, and the children that the program starts of itself,
@@ -51,10 +52,9 @@ func TestScripts(t *testing.T) {
 // freePort NAME... sets environment variables to addresses that are free.
 func freePort(ts *testscript.TestScript, _ bool, args []string) {
 	for _, name := range args {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := mcptest.Free()
 		ts.Check(err)
-		ts.Setenv(name, l.Addr().String())
-		ts.Check(l.Close())
+		ts.Setenv(name, fmt.Sprintf("127.0.0.1:%d", port))
 	}
 }
 

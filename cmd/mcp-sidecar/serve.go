@@ -83,6 +83,7 @@ type running struct {
 	servers []*http.Server // for agents
 	ops     *http.Server   // nil without ops_listen
 	addrs   []string
+	opsAddr string     // of ops, if it is a TCP one
 	back    chan error // the servers, views and sessions ended
 	failed  chan error // a listener, or the agent on standard input, ended by itself
 	loops   sync.WaitGroup
@@ -212,6 +213,9 @@ func (r *running) bindOps() error {
 		return err
 	}
 	r.ops = r.health.Server()
+	if !strings.HasPrefix(r.cfg.OpsListen, "unix:") {
+		r.opsAddr = l.Addr().String()
+	}
 	r.start(r.ops, l)
 	return nil
 }

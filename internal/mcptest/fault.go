@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -157,15 +158,29 @@ func Refused(t testing.TB) string {
 	return "http://127.0.0.1:" + strconv.Itoa(FreePort(t)) + "/mcp"
 }
 
+// Ports for FreePort lie below those that the system gives to whoever asks for
+// port 0 or dials out: one of those could take it before its user listens.
+const firstPort, ports = 15000, 16000
+
 // FreePort returns a loopback port that was free a moment ago.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return port
+}
+
+// Free is FreePort for those who have no test at hand.
+func Free() (port int, err error) {
+	for range 100 {
+		var l net.Listener
+		if l, err = net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(firstPort+rand.IntN(ports))); err == nil {
+			return l.Addr().(*net.TCPAddr).Port, l.Close()
+		}
+	}
+	return 0, err
 }
 
 // Blackhole returns a URL whose listener takes connections and never answers.

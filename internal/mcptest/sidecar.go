@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"syscall"
 	"testing"
@@ -115,7 +116,7 @@ func StartSidecar(t testing.TB, config string, args ...string) *Sidecar {
 func StartServe(t testing.TB, args ...string) *Sidecar {
 	t.Helper()
 	s := LaunchServe(t, args...)
-	s.wait(t, "/startupz")
+	s.wait(t, "/startupz", func() bool { return s.answers("/startupz") })
 	return s
 }
 
@@ -123,16 +124,9 @@ func StartServe(t testing.TB, args ...string) *Sidecar {
 // returns as soon as the listeners are open.
 func LaunchServe(t testing.TB, args ...string) *Sidecar {
 	t.Helper()
-	port, ops := FreePort(t), FreePort(t)
-	s := &Sidecar{
-		Base: fmt.Sprintf("http://127.0.0.1:%d", port),
-		Ops:  fmt.Sprintf("http://127.0.0.1:%d", ops),
-		done: make(chan struct{}),
-	}
-	s.URL = s.Base + "/mcp"
+	s := &Sidecar{done: make(chan struct{})}
 	all := append([]string{"serve",
-		"--listen", fmt.Sprintf("127.0.0.1:%d", port),
-		"--ops-listen", fmt.Sprintf("127.0.0.1:%d", ops),
+		"--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0",
 		"--state-dir", filepath.Join(t.TempDir(), "state")}, args...)
 	cmd := exec.Command(Binary(t), all...)
 	cmd.Stdout, cmd.Stderr = &s.log, &s.log
@@ -145,23 +139,33 @@ func LaunchServe(t testing.TB, args ...string) *Sidecar {
 		cmd.Wait()
 	}()
 	t.Cleanup(func() { s.stop(t, cmd.Process) })
-	s.wait(t, "/livez")
+	s.wait(t, "its addresses", s.announced)
 	return s
 }
 
-// wait polls a probe: the process has no other way to tell.
-func (s *Sidecar) wait(t testing.TB, probe string) {
+// announcement is what serve prints of its listeners.
+var announcement = regexp.MustCompile(`(?s)endpoint +(http://[^/\n]+)/mcp\n.*health +(http://[^/\n]+)/readyz\n`)
+
+// announced takes the addresses from what the program printed.
+func (s *Sidecar) announced() bool {
+	m := announcement.FindStringSubmatch(s.Log())
+	if m == nil {
+		return false
+	}
+	s.Base, s.URL, s.Ops = m[1], m[1]+"/mcp", m[2]
+	return true
+}
+
+// wait polls: the process has no other way to tell.
+func (s *Sidecar) wait(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	limit := time.After(startLimit)
-	for {
-		if s.answers(probe) {
-			return
-		}
+	for !is() {
 		select {
 		case <-s.done:
 			t.Fatalf("mcp-sidecar ended:\n%s", s.Log())
 		case <-limit:
-			t.Fatalf("mcp-sidecar did not start within %v:\n%s", startLimit, s.Log())
+			t.Fatalf("mcp-sidecar: no %s within %v:\n%s", what, startLimit, s.Log())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
