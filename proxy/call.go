@@ -32,19 +32,12 @@ func (x *exchange) callTool(ctx context.Context) (answer, error) {
 	scratch := borrow(len(x.params.raw) + maxInner)
 	defer giveBack(scratch)
 	c.Params = x.params.forward((*scratch)[:0], "name", route.Inner)
-	resp, err := x.do(ctx, route.Server, c)
-	if err != nil {
-		return x.troubled(ctx, route.Server, err)
-	}
-	return x.deliver(route.Server, resp)
+	return x.finish(ctx, route.Server, c)
 }
 
 // checkCall refuses what no server should see.
 func (x *exchange) checkCall() *wire.Error {
 	p := &x.params
-	if p.resumed != nil {
-		return badParams("no question is open for this requestState")
-	}
 	switch wire.Kindof(p.args) {
 	case '{':
 		return nil
@@ -57,6 +50,18 @@ func (x *exchange) checkCall() *wire.Error {
 		return nil
 	}
 	return badParams("arguments is not an object")
+}
+
+// finish carries a call and makes the agent's answer of what comes of it.
+func (x *exchange) finish(ctx context.Context, server string, c *upstream.Call) (answer, error) {
+	o, err := x.carry(ctx, server, c)
+	switch {
+	case err != nil:
+		return x.troubled(ctx, server, err)
+	case o.paused:
+		return answer{result: o.Result}, nil
+	}
+	return x.deliver(server, o.Response)
 }
 
 // maxInner is room for a server's own name in place of the agent's.
@@ -94,6 +99,9 @@ func (p *params) withoutMeta(dst []byte, edits []wire.Edit) []byte {
 // troubled is the answer when a server gave none: a result for a model to read
 // where the agent called a tool, an error elsewhere.
 func (x *exchange) troubled(ctx context.Context, server string, err error) (answer, error) {
+	if e := (*wire.Error)(nil); errors.As(err, &e) {
+		return answer{}, e // the caller's own mistake
+	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return answer{}, &wire.Error{Code: wire.CodeInternal, Message: "the request was cancelled"}
 	}

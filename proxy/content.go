@@ -37,9 +37,6 @@ func (x *exchange) readResource(ctx context.Context) (answer, error) {
 	if err := longURI(uri); err != nil {
 		return answer{}, err
 	}
-	if x.params.resumed != nil {
-		return answer{}, badParams("no question is open for this requestState")
-	}
 	route, ok := x.owner(ctx, uri)
 	if !ok {
 		return answer{}, x.noResource(uri)
@@ -76,12 +73,12 @@ func (x *exchange) owner(ctx context.Context, uri string) (aggregate.Route, bool
 // servers are in their first connect: then it waits for them, as a list does,
 // and looks again. Hidden and unknown names wait alike.
 func (x *exchange) routed(ctx context.Context, find func(Snapshot) (aggregate.Route, bool)) (aggregate.Route, bool) {
-	r, ok := find(x.view.snapshot())
+	r, ok := find(x.snapshot())
 	if ok || x.f.opt.ListWait == nil {
 		return r, ok
 	}
 	x.f.opt.ListWait(ctx, x.view.Key)
-	return find(x.view.snapshot())
+	return find(x.snapshot())
 }
 
 func (x *exchange) noResource(uri string) *wire.Error {
@@ -95,11 +92,7 @@ func (x *exchange) noResource(uri string) *wire.Error {
 
 // pass carries a call that is no tool call and delivers its answer.
 func (x *exchange) pass(ctx context.Context, route aggregate.Route, c *upstream.Call) (answer, error) {
-	resp, err := x.do(ctx, route.Server, c)
-	if err != nil {
-		return x.troubled(ctx, route.Server, err)
-	}
-	return x.deliver(route.Server, resp)
+	return x.finish(ctx, route.Server, c)
 }
 
 // complete routes a completion by what its ref names. A hidden prompt looks
@@ -127,7 +120,7 @@ func (x *exchange) complete(ctx context.Context) (answer, error) {
 		if err != nil {
 			return answer{}, err
 		}
-		r, ok := x.view.snapshot().Template(uri)
+		r, ok := x.snapshot().Template(uri)
 		if !ok {
 			r, ok = x.owner(ctx, uri)
 		}

@@ -26,10 +26,13 @@ type exchange struct {
 	job   *job     // of a legacy agent that may hang up; nil otherwise
 }
 
-// A listener takes what servers say about a request while it runs. notify must
-// not block, and keeps nothing of params.
+// A listener takes what servers say about a request while it runs. Neither
+// method blocks or keeps what it is given.
 type listener interface {
+	// notify hands on a notification, which may be lost if the reader is slow.
 	notify(method string, params []byte)
+	// deliver hands on a whole message. False means that it will not arrive.
+	deliver(msg []byte) bool
 }
 
 // join makes x a part of session s.
@@ -107,20 +110,27 @@ func (x *exchange) dispatch(ctx context.Context) (answer, error) {
 		return x.complete(ctx)
 	}
 	if x.modern {
-		if x.msg.Method == "server/discover" {
+		switch x.msg.Method {
+		case "server/discover":
 			return x.discover(), nil
+		case "subscriptions/listen":
+			return x.subscriptions(ctx)
 		}
-		return answer{}, noMethod(x.msg.Method)
+		return x.extension(ctx)
 	}
 	switch x.msg.Method {
 	case "ping":
 		return answer{result: emptyObject}, nil
 	case "logging/setLevel":
 		return x.setLevel()
+	case "resources/subscribe":
+		return x.subscribe(ctx)
+	case "resources/unsubscribe":
+		return x.unsubscribe()
 	case "initialize":
 		return answer{}, invalid("initialize was already done")
 	}
-	return answer{}, noMethod(x.msg.Method)
+	return x.extension(ctx)
 }
 
 var emptyObject = []byte("{}")
@@ -128,6 +138,10 @@ var emptyObject = []byte("{}")
 // accept takes a notification or a response. Whatever it does not know, or
 // nobody waits for, it ignores.
 func (x *exchange) accept() {
+	if x.msg.Kind() == wire.Response && x.sess != nil {
+		x.sess.asked.answer(&x.msg)
+		return
+	}
 	if x.msg.Method == "notifications/cancelled" && x.scope != nil && x.params.request != nil {
 		x.scope.cancel(idKey(x.params.request))
 	}
@@ -155,6 +169,13 @@ func (x *exchange) do(ctx context.Context, server string, c *upstream.Call) (ups
 	c.Meta, c.ProgressToken, c.LogLevel = x.params.meta.forTrace(), x.params.meta.token, x.logLevel()
 	if x.out != nil {
 		c.Notify = x.relay
+	}
+	t.Answers = x.answers(server)
+	if t.Answers != 0 && c.Ask == nil {
+		c.Ask = x.ask
+	}
+	if x.modern {
+		c.Capabilities = x.offered(server)
 	}
 	return x.f.opt.Upstreams.Do(ctx, t, c)
 }

@@ -27,6 +27,19 @@ type Upstreams interface {
 	Do(ctx context.Context, t upstream.Target, c *upstream.Call) (upstream.Response, error)
 }
 
+// A Sampler makes a model answer a sampling/createMessage request: params is
+// what the server asked, the result is a raw CreateMessageResult.
+type Sampler interface {
+	Sample(ctx context.Context, server string, params []byte) (result []byte, err error)
+}
+
+// A Subscriber has a server tell when a resource changes. Every Subscribe that
+// succeeds is paired with one Unsubscribe; both may be called concurrently.
+type Subscriber interface {
+	Subscribe(ctx context.Context, server, uri string) error
+	Unsubscribe(server, uri string)
+}
+
 // An Identifier tells who sent a request, before its body is read. Its errors
 // are *auth.Refusal.
 type Identifier interface {
@@ -45,6 +58,20 @@ type Options struct {
 	// Sealer seals cursors. If nil, one with a random key.
 	Sealer *seal.Sealer
 	Limits Limits
+	// Askers say what each server may ask of agents. If nil, or nil for a server,
+	// nothing.
+	Askers func(server string) *policy.Asker
+	// Sampler answers sampling requests in place of agents that cannot, for
+	// servers whose Asker has an endpoint. It may be nil.
+	Sampler Sampler
+	// Subscriber tells servers which resources agents want to hear of. If nil,
+	// nobody can subscribe.
+	Subscriber Subscriber
+	// AgentCanAnswer, if set, is told that an agent has come that can answer
+	// questions. It must not block.
+	AgentCanAnswer func(profile string)
+	// SessionEnded, if set, is told which session is over. It must not block.
+	SessionEnded func(id string)
 	// Version is the program's own, for serverInfo.
 	Version string
 	// ListWait, if set, waits a bounded time for the servers of a view that are

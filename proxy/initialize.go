@@ -19,7 +19,7 @@ func (f *Front) initialize(in *inbound, x *exchange) {
 		sendError(in.w, http.StatusBadRequest, x.msg.ID, err)
 		return
 	}
-	s, serr := f.sessions.open(in.caller, in.view, version)
+	s, serr := f.sessions.open(in.caller, in.view, version, x.declared(version))
 	if errors.Is(serr, errSessions) {
 		in.w.Header().Set("Retry-After", "30")
 		sendError(in.w, http.StatusServiceUnavailable, x.msg.ID,
@@ -46,7 +46,7 @@ func (x *exchange) askedVersion() (string, *wire.Error) {
 
 // handshake returns the result of initialize.
 func (x *exchange) handshake(version string) []byte {
-	snap := x.view.snapshot()
+	snap := x.snapshot()
 	out := wire.AppendQuote([]byte(`{"protocolVersion":`), version)
 	out = appendCapabilities(append(out, ','), snap, true)
 	out = append(append(append(out, `,"serverInfo":`...), x.f.serverInfo()...), instructions(snap)...)
@@ -55,7 +55,7 @@ func (x *exchange) handshake(version string) []byte {
 
 // discover returns the result of server/discover.
 func (x *exchange) discover() answer {
-	snap := x.view.snapshot()
+	snap := x.snapshot()
 	out := appendCapabilities([]byte(`{"supportedVersions":`+versionsJSON+`,`), snap, false)
 	out = append(out, instructions(snap)...)
 	return answer{result: append(append(out, x.f.hints()...), '}')}

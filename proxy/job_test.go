@@ -112,7 +112,7 @@ func TestAbandonedCallsHoldNoConnection(t *testing.T) {
 		h = newHanging()
 		w.answer = h.answer
 		view := mustView(w)
-		s, err := w.front.sessions.open(callerFor(w, token), view, "2025-11-25")
+		s, err := w.front.sessions.open(callerFor(w, token), view, "2025-11-25", capabilities{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestAbandonedBatch(t *testing.T) {
 	behind(t, 4, func(w *world, l *pipeListener) {
 		h = newHanging()
 		w.answer = h.answer
-		s, err := w.front.sessions.open(callerFor(w, token), mustView(w), versionBatches)
+		s, err := w.front.sessions.open(callerFor(w, token), mustView(w), versionBatches, capabilities{})
 		if err != nil {
 			t.Fatal(err)
 		}

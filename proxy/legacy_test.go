@@ -262,7 +262,7 @@ func TestEqualIDs(t *testing.T) {
 		slots <- struct{}{}
 		go func() {
 			defer func() { <-slots; wg.Done() }()
-			s, err := w.front.sessions.open(caller, view, "2025-11-25")
+			s, err := w.front.sessions.open(caller, view, "2025-11-25", capabilities{})
 			if err != nil {
 				t.Error(err)
 				return

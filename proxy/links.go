@@ -123,7 +123,7 @@ func (x *exchange) link(server string, raw []byte) {
 	if !ok || len(uri) > maxURI {
 		return
 	}
-	if _, listed := x.view.snapshot().Resource(uri); !listed {
+	if _, listed := x.snapshot().Resource(uri); !listed {
 		x.f.links.add(linkKey{x.caller.ID, x.view.Key}, uri, server)
 	}
 }

@@ -40,7 +40,7 @@ func (x *exchange) list(ctx context.Context) (answer, error) {
 	if after == "" && x.f.opt.ListWait != nil {
 		x.f.opt.ListWait(ctx, x.view.Key)
 	}
-	snap := x.view.snapshot()
+	snap := x.snapshot()
 	items, next, ok := snap.Page(l.kind, after)
 	if !ok {
 		return answer{}, badParams("the cursor is no longer valid, begin the list again")

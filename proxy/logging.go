@@ -3,6 +3,7 @@ package proxy
 import (
 	"sync/atomic"
 
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
 
@@ -49,7 +50,8 @@ func (x *exchange) setLevel() (answer, error) {
 // Notify passes on what a server says outside of any call: log messages, to the
 // sessions whose view shows the server and whose level they reach. It neither
 // blocks nor keeps params. That lists changed is told by the views instead.
-func (f *Front) Notify(profile, server, method string, params []byte) {
+func (f *Front) Notify(profile string, from upstream.Origin, method string, params []byte) {
+	server := from.Server
 	if method != "notifications/message" || wire.Kindof(params) != '{' {
 		return
 	}

@@ -3,6 +3,8 @@ package proxy
 import (
 	"fmt"
 	"testing"
+
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 )
 
 func logged(level, data string) string {
@@ -10,7 +12,7 @@ func logged(level, data string) string {
 }
 
 func (w *world) logs(server, level, data string) {
-	w.front.Notify("default", server, "notifications/message", fmt.Appendf(nil, `{"level":%q,"data":%q}`, level, data))
+	w.front.Notify("default", upstream.Origin{Server: server}, "notifications/message", fmt.Appendf(nil, `{"level":%q,"data":%q}`, level, data))
 }
 
 // What a server logs outside of calls reaches the sessions that see it and want
@@ -37,8 +39,8 @@ func TestLogsOutsideOfCalls(t *testing.T) {
 	}
 	set("error")
 	w.logs("github", "warning", "no more")
-	w.front.Notify("default", "github", "notifications/message", []byte(`"broken"`))
-	w.front.Notify("default", "github", "notifications/else", []byte(`{"level":"error"}`))
+	w.front.Notify("default", upstream.Origin{Server: "github"}, "notifications/message", []byte(`"broken"`))
+	w.front.Notify("default", upstream.Origin{Server: "github"}, "notifications/else", []byte(`{"level":"error"}`))
 	w.logs("files", "error", "last")
 	if got, want := s.next(), logged("error", "last"); got != want {
 		t.Errorf("got %s, want %s", got, want)

@@ -9,8 +9,10 @@ import (
 type params struct {
 	raw                                          []byte
 	name, uri, args, cursor, ref, level, request []byte
-	taskID, protocol, resumed                    []byte
-	meta                                         agentMeta
+	taskID, protocol, caps                       []byte
+	// state and responses are requestState and inputResponses: a retry has them.
+	state, responses []byte
+	meta             agentMeta
 }
 
 // agentMeta is what the front reads of _meta.
@@ -43,8 +45,12 @@ func readParams(raw []byte) (p params) {
 			p.request = val
 		case "taskId":
 			p.taskID = val
-		case "requestState", "inputResponses":
-			p.resumed = val
+		case "requestState":
+			p.state = val
+		case "inputResponses":
+			p.responses = val
+		case "capabilities":
+			p.caps = val
 		case "protocolVersion":
 			p.protocol = val
 		case "_meta":

@@ -80,6 +80,8 @@ type session struct {
 	caller  auth.Caller
 	view    *View
 	version string
+	caps    capabilities
+	asked   asked // questions that wait for this agent's answers
 
 	level   atomic.Int32  // index into levels; -1 while the agent never said
 	used    atomic.Int64  // unix nanoseconds
@@ -104,8 +106,8 @@ var changes = [3]string{
 	"notifications/resources/list_changed",
 }
 
-func newSession(id string, c auth.Caller, v *View, version string) *session {
-	s := &session{id: id, caller: c, view: v, version: version,
+func newSession(id string, c auth.Caller, v *View, version string, caps capabilities) *session {
+	s := &session{id: id, caller: c, view: v, version: version, caps: caps,
 		wake: make(chan struct{}, 1), mail: newMailbox(waitingLogs, waitingLogBytes), gone: make(chan struct{})}
 	s.level.Store(-1)
 	s.touch()
@@ -113,7 +115,7 @@ func newSession(id string, c auth.Caller, v *View, version string) *session {
 	s.news.Lock()
 	defer s.news.Unlock()
 	for i, k := range listed {
-		s.news.seen[i], s.news.waiting[i] = digestOf(v.snapshot(), k), false
+		s.news.seen[i], s.news.waiting[i] = digestOf(s.snapshot(), k), false
 	}
 	return s
 }
@@ -145,7 +147,7 @@ func (s *session) sawList(snap Snapshot, k aggregate.Kind) {
 		if listed[i] == k {
 			d := digestOf(snap, k)
 			s.news.seen[i] = d
-			s.news.waiting[i] = d != digestOf(s.view.snapshot(), k)
+			s.news.waiting[i] = d != digestOf(s.snapshot(), k)
 		}
 	}
 	if s.news.waiting != [3]bool{} {
@@ -225,7 +227,7 @@ func (st *sessions) count() int {
 
 // open makes a session. At the limit an idle one goes, of the caller that has
 // most: there are agents that connect anew for every call and never say goodbye.
-func (st *sessions) open(c auth.Caller, v *View, version string) (*session, error) {
+func (st *sessions) open(c auth.Caller, v *View, version string, caps capabilities) (*session, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if len(st.m) >= st.max {
@@ -238,7 +240,7 @@ func (st *sessions) open(c auth.Caller, v *View, version string) (*session, erro
 	if st.m == nil {
 		st.m, st.has = map[string]*session{}, map[auth.Caller]int{}
 	}
-	s := newSession(rand.Text(), c, v, version)
+	s := newSession(rand.Text(), c, v, version, caps)
 	st.m[s.id] = s
 	st.has[c]++
 	return s, nil

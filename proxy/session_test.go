@@ -17,7 +17,7 @@ func TestSessionLimit(t *testing.T) {
 	now := time.Now().UnixNano()
 	open := func(by auth.Caller) *session {
 		t.Helper()
-		s, err := st.open(by, view, "2025-11-25")
+		s, err := st.open(by, view, "2025-11-25", capabilities{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +47,7 @@ func TestSessionLimit(t *testing.T) {
 	for _, s := range st.m {
 		s.streams.Add(1)
 	}
-	if _, err := st.open(c, view, "2025-11-25"); !errors.Is(err, errSessions) {
+	if _, err := st.open(c, view, "2025-11-25", capabilities{}); !errors.Is(err, errSessions) {
 		t.Errorf("all listen: got %v", err)
 	}
 	r := w.post(initialize)

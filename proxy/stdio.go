@@ -114,6 +114,11 @@ func (p *pipe) notify(method string, params []byte) {
 	}
 }
 
+// deliver queues a message that must arrive, such as a question.
+func (p *pipe) deliver(msg []byte) bool {
+	return p.offer(append(oneLine(msg), '\n'))
+}
+
 func (p *pipe) offer(line []byte) bool {
 	n := weight(len(line))
 	if !p.room.TryAcquire(n) {
@@ -218,7 +223,7 @@ func (p *pipe) open(ctx, reading context.Context, x *exchange) {
 		p.send(ctx, failed(x.msg.ID, err, false))
 		return
 	}
-	p.sess = newSession("stdio", auth.Stdio, p.view, version)
+	p.sess = newSession("stdio", auth.Stdio, p.view, version, x.declared(version))
 	a := answer{result: x.handshake(version)}
 	p.send(ctx, a.reply(x.msg.ID))
 	p.calls.Add(1)

@@ -75,6 +75,19 @@ func (s *stream) notify(method string, params []byte) {
 	}
 }
 
+// deliver hands on a message that must arrive, such as a question.
+func (s *stream) deliver(msg []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done || s.forms&asEvents == 0 {
+		return false
+	}
+	if s.queue == nil {
+		s.begin()
+	}
+	return s.queue.put(msg)
+}
+
 // abandon makes s deaf: its reader is gone. Only finish may follow.
 func (s *stream) abandon() {
 	s.mu.Lock()

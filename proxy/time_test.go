@@ -164,12 +164,12 @@ func TestIdleSessionsExpire(t *testing.T) {
 		defer cancel()
 		go w.front.Run(ctx)
 		view, _ := w.keeper.View("default", "")
-		idle, _ := w.front.sessions.open(auth.Caller{ID: "a"}, view, "2025-11-25")
-		listening, _ := w.front.sessions.open(auth.Caller{ID: "a"}, view, "2025-11-25")
+		idle, _ := w.front.sessions.open(auth.Caller{ID: "a"}, view, "2025-11-25", capabilities{})
+		listening, _ := w.front.sessions.open(auth.Caller{ID: "a"}, view, "2025-11-25", capabilities{})
 		listening.streams.Add(1)
-		asking, _ := w.front.sessions.open(auth.Caller{ID: "a"}, view, "2025-11-25")
+		asking, _ := w.front.sessions.open(auth.Caller{ID: "a"}, view, "2025-11-25", capabilities{})
 		asking.begin("1", func() {})
-		used, _ := w.front.sessions.open(auth.Caller{ID: "a"}, view, "2025-11-25")
+		used, _ := w.front.sessions.open(auth.Caller{ID: "a"}, view, "2025-11-25", capabilities{})
 		for range 6 {
 			time.Sleep(30 * time.Minute)
 			w.front.sessions.find(used.id, auth.Caller{ID: "a"}, view)
@@ -193,7 +193,7 @@ func TestIdleSessionsExpire(t *testing.T) {
 func TestDebounce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, l *pipeListener) {
 		view, _ := w.keeper.View("default", "")
-		s := newSession("x", auth.Caller{}, view, "2025-11-25")
+		s := newSession("x", auth.Caller{}, view, "2025-11-25", capabilities{})
 		told := func() (out []string) {
 			time.Sleep(time.Second)
 			synctest.Wait()

@@ -64,7 +64,7 @@ func (s *shape) next() {
 func (x *exchange) resourceIndex(server string) string {
 	var s shape
 	s.begin(`{"resources":[`)
-	for _, entry := range x.view.snapshot().Native(aggregate.Resources, server) {
+	for _, entry := range x.snapshot().Native(aggregate.Resources, server) {
 		s.next()
 		s.begin(`{`)
 		s.copy(entry, "uri", "name", "description", "mimeType")
@@ -77,7 +77,7 @@ func (x *exchange) resourceIndex(server string) string {
 func (x *exchange) promptIndex(server string) string {
 	var s shape
 	s.begin(`{"prompts":[`)
-	for _, entry := range x.view.snapshot().Native(aggregate.Prompts, server) {
+	for _, entry := range x.snapshot().Native(aggregate.Prompts, server) {
 		s.next()
 		s.begin(`{`)
 		s.copy(entry, "name", "description")
@@ -137,7 +137,7 @@ func (x *exchange) utilityPrompt(ctx context.Context, server string) (answer, er
 	if !ok {
 		return missing, nil
 	}
-	if _, ok := x.view.snapshot().Inner(aggregate.Prompts, server, name); !ok {
+	if _, ok := x.snapshot().Inner(aggregate.Prompts, server, name); !ok {
 		return x.textResult("Unknown prompt: "+clip(name, 128), true), nil
 	}
 	params := wire.AppendQuote([]byte(`{"name":`), name)
@@ -167,9 +167,12 @@ func promptArguments(args []byte) []byte {
 
 // wrapped carries a call and shows its result as text.
 func (x *exchange) wrapped(ctx context.Context, server string, c *upstream.Call, show func([]byte) string) (answer, error) {
-	resp, err := x.do(ctx, server, c)
-	if err != nil {
+	resp, err := x.carry(ctx, server, c)
+	switch {
+	case err != nil:
 		return x.troubled(ctx, server, err)
+	case resp.paused:
+		return answer{result: resp.Result}, nil
 	}
 	if len(resp.Result) > x.f.opt.Limits.answer() {
 		return x.trouble(server, troubles[upstream.TooLarge], nil)

@@ -38,6 +38,7 @@ type View struct {
 	Key, Profile, Server string
 
 	current atomic.Pointer[holder]
+	asking  atomic.Pointer[holder] // nil as long as it is the same
 
 	mu      sync.Mutex
 	subs    map[*session]struct{}
@@ -57,6 +58,15 @@ func (v *View) snapshot() Snapshot {
 	return nothing
 }
 
+// of returns what v offers to agents that can answer questions, or cannot: there
+// are servers with tools for the former only.
+func (v *View) of(answers bool) Snapshot {
+	if h := v.asking.Load(); answers && h != nil {
+		return h.Snapshot
+	}
+	return v.snapshot()
+}
+
 func (v *View) subscribe(s *session) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -72,9 +82,14 @@ func (v *View) unsubscribe(s *session) {
 	delete(v.subs, s)
 }
 
-// update swaps the snapshot and tells the subscribers a little later.
-func (v *View) update(s Snapshot) {
+// update swaps the snapshots and tells the subscribers a little later.
+func (v *View) update(s, asking Snapshot) {
 	v.current.Store(&holder{s})
+	if asking == nil {
+		v.asking.Store(nil)
+	} else {
+		v.asking.Store(&holder{asking})
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.pending || len(v.subs) == 0 {
@@ -89,7 +104,7 @@ func (v *View) flush() {
 	v.pending = false
 	v.mu.Unlock()
 	for _, s := range v.listeners() {
-		s.changed(v.snapshot())
+		s.changed(s.snapshot())
 	}
 }
 
@@ -137,11 +152,12 @@ func (k *Keeper) View(profile, server string) (*View, bool) {
 	return v, ok
 }
 
-// Update gives a view, made by Add, its next snapshot. Sessions whose last
-// known list differs from it are told after a short while.
-func (k *Keeper) Update(profile, server string, s Snapshot) {
+// Update gives a view, made by Add, its next snapshot, and the one for agents
+// that can answer questions: nil if that is the same. Sessions whose last known
+// list differs are told after a short while.
+func (k *Keeper) Update(profile, server string, s, asking Snapshot) {
 	if v, ok := k.View(profile, server); ok {
-		v.update(s)
+		v.update(s, asking)
 	}
 }
 

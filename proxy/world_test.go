@@ -97,7 +97,7 @@ func (w *world) build(name, server string, src []aggregate.Source, page int) {
 	}
 	v := aggregate.View{Name: name, Sources: src, OwnNames: server != "", Utilities: server == "", PageBytes: page}
 	w.keeper.Add("default", server)
-	w.keeper.Update("default", server, aggregate.Build(v, nil))
+	w.keeper.Update("default", server, aggregate.Build(v, nil), nil)
 }
 
 type option func(*Options)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/mcp-sidecar/mcp-sidecar/policy"
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
 
@@ -36,8 +37,9 @@ type Target struct {
 	Session string
 	// Caller is the identity of who called us.
 	Caller string
-	// Asking is true when the agent can answer questions of the server.
-	Asking bool
+	// Answers are the kinds of questions that the agent can answer. If none of
+	// them is among those that the server may ask, the connection is a plain one.
+	Answers policy.Answers
 }
 
 // Mode tells plain connections from those whose agent answers questions.
@@ -80,10 +82,50 @@ type Call struct {
 	// and log messages. It may be nil, is never called concurrently for one
 	// call, never after Do returned, and must not keep params.
 	Notify func(method string, params []byte)
+	// Ask answers what the server asks about this call while it runs. It runs in
+	// a goroutine of its own, possibly several times at once. Its ctx ends when
+	// the server withdraws the question or the call is over; then its return is
+	// not heard. While one is open the call's own time-out rests, and the call
+	// holds no slot of max_concurrency. If nil, questions are declined.
+	Ask func(ctx context.Context, q Question) (result []byte, err *wire.Error)
+	// Capabilities is the raw object that a modern server is told the agent can
+	// do for this call. If nil, {}.
+	Capabilities []byte
+	// Header are more headers for a modern HTTP server: Mcp-Param-* and their
+	// values, not yet encoded. Others ignore them.
+	Header []Param
+	// Traceparent and Tracestate become HTTP headers; they stand in Meta too.
+	Traceparent, Tracestate string
+	// Via, if set, is Response.Via of an earlier call, which this one must follow
+	// over the same connection: a task lives where it was made. If that is gone,
+	// the call fails with Gone.
+	Via string
 	// Safe says that running the call twice does no harm.
 	Safe bool
 	// Timeout overrides the server's own if it is positive.
 	Timeout time.Duration
+}
+
+// A Param is a header that repeats an argument of a call.
+type Param struct{ Name, Value string }
+
+// A Question is a request that a server makes while a call runs. Its bytes are
+// the callee's to keep.
+type Question struct {
+	Server string
+	// Method is sampling/createMessage, elicitation/create, roots/list, or one
+	// that nobody knows.
+	Method string
+	// Params is the raw object; nil when absent.
+	Params []byte
+	Flags  wire.Flags
+}
+
+// An Origin says whose connection a notification came from.
+type Origin struct {
+	Server string
+	// Isolation is that of the connection's Key: empty when it is shared.
+	Isolation string
 }
 
 // A Response is a server's answer: Result or Error, as the bytes it sent.
@@ -96,6 +138,8 @@ type Response struct {
 	Flags wire.Flags
 	// Era is that of the connection that answered.
 	Era Era
+	// Via names the connection, for Call.Via.
+	Via string
 }
 
 // Info is what a server said of itself in its handshake.
@@ -174,6 +218,7 @@ const (
 	Config                       // settings or references that do not resolve
 	Closed                       // the sidecar stops
 	RateLimited                  // 429; RetryAfter says when
+	Gone                         // the connection that a call must follow ended
 )
 
 // Error is a failure to get an answer from a server.

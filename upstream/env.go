@@ -16,6 +16,9 @@ type env struct {
 	// log messages, resource updates. It runs on the reading goroutine, so it must
 	// not block, and it must not keep params. If nil, they are dropped.
 	notify func(method string, params []byte)
+	// offers are the raw capabilities that a legacy handshake declares: what the
+	// agents behind this connection may be asked. If nil, {}.
+	offers []byte
 	// noise counts lines, events and answers that nobody asked for. It may be nil.
 	noise func(n int)
 	// guard kills process groups when this program dies. It may be nil.

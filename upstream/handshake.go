@@ -10,10 +10,14 @@ import (
 // legacyVersions are the revisions with initialize that we can speak, newest first.
 var legacyVersions = []string{VersionLegacy, "2025-06-18", "2025-03-26", "2024-11-05"}
 
-// initializeParams asks for the newest legacy version and declares no
-// capability: nobody stands behind a plain connection to answer questions.
-func initializeParams(client []byte) []byte {
-	b := append([]byte(nil), `{"protocolVersion":"`+VersionLegacy+`","capabilities":{},"clientInfo":`...)
+// initializeParams asks for the newest legacy version and declares offers; a
+// plain connection offers nothing, since nobody stands behind it to answer.
+func initializeParams(client, offers []byte) []byte {
+	if offers == nil {
+		offers = []byte("{}")
+	}
+	b := append([]byte(nil), `{"protocolVersion":"`+VersionLegacy+`","capabilities":`...)
+	b = append(append(b, offers...), `,"clientInfo":`...)
 	b = append(b, client...)
 	return append(b, '}')
 }

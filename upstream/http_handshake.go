@@ -117,7 +117,7 @@ func (c *httpConn) discover(ctx context.Context, limit time.Duration) (string, e
 
 // initialize performs the legacy handshake for the connection.
 func (c *httpConn) initialize(ctx context.Context) (string, error) {
-	x := exchange{c: c, s: c.newSession(Legacy, "", ""), call: &Call{Method: "initialize", Params: initializeParams(c.client)}}
+	x := exchange{c: c, s: c.newSession(Legacy, "", ""), call: &Call{Method: "initialize", Params: initializeParams(c.client, c.env.offers)}}
 	in, s, err := c.openSession(ctx, &x)
 	if err != nil {
 		return "", err

@@ -72,7 +72,7 @@ func (c *httpConn) renew(ctx context.Context, old *session, method string, lost 
 	if wait := c.renewals.begin(time.Now(), old.proof.given.Load()); wait > 0 {
 		return c.tooOften(method, lost, wait)
 	}
-	x := exchange{c: c, s: c.newSession(Legacy, "", ""), call: &Call{Method: "initialize", Params: initializeParams(c.client)}}
+	x := exchange{c: c, s: c.newSession(Legacy, "", ""), call: &Call{Method: "initialize", Params: initializeParams(c.client, c.env.offers)}}
 	_, s, err := c.openSession(ctx, &x)
 	if err != nil {
 		return err

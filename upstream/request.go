@@ -33,8 +33,11 @@ func eraMeta(era Era, version string, client []byte) []byte {
 	b = wire.AppendQuote(b, version)
 	b = append(b, `,"`+metaClient+`":`...)
 	b = append(b, client...)
-	return append(b, `,"`+metaCapabilities+`":{}`...)
+	return b
 }
+
+// noCapabilities is what an agent can do that declared nothing.
+var noCapabilities = []byte("{}")
 
 // appendRequest appends c as a JSON-RPC request under our own id. The progress
 // token that the server sees is that id, so that it is unique without a table.
@@ -60,6 +63,14 @@ func appendMeta(dst []byte, id int64, c *Call, meta []byte) []byte {
 	dst = append(dst, open...)
 	start := len(dst)
 	dst = append(dst, meta...)
+	if meta != nil {
+		dst = append(dst, `,"`+metaCapabilities+`":`...)
+		if c.Capabilities != nil {
+			dst = append(dst, c.Capabilities...)
+		} else {
+			dst = append(dst, noCapabilities...)
+		}
+	}
 	if c.ProgressToken != nil {
 		dst = comma(dst, start)
 		dst = append(dst, `"progressToken":`...)

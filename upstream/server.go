@@ -147,6 +147,6 @@ func (s *server) notified(o *owner, method string, params []byte) {
 		o.askRelist()
 	}
 	if f := s.set.opt.OnNotify; f != nil {
-		f(s.name, method, params)
+		f(Origin{Server: s.name, Isolation: o.route.isolation}, method, params)
 	}
 }

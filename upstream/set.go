@@ -44,7 +44,7 @@ type Options struct {
 	OnChange func(server string)
 	// OnNotify gets what a server says outside of any call. It must neither block
 	// nor keep params. It may be nil.
-	OnNotify func(server, method string, params []byte)
+	OnNotify func(from Origin, method string, params []byte)
 }
 
 // A Set is all servers of one configuration.

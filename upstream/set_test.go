@@ -561,8 +561,8 @@ func TestNotify(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a := &script{}
 		got := make(chan string, 1)
-		w := newSetWorld(t, map[string]*script{"a": a}, Options{OnNotify: func(server, method string, params []byte) {
-			got <- server + " " + method + " " + string(params)
+		w := newSetWorld(t, map[string]*script{"a": a}, Options{OnNotify: func(from Origin, method string, params []byte) {
+			got <- from.Server + " " + method + " " + string(params)
 		}}, nil)
 		defer w.stop()
 		w.AwaitFirst(t.Context(), time.Minute, "a")

@@ -92,8 +92,10 @@ type Settings struct {
 	// Naming overrides the naming template for this server.
 	Naming string `yaml:"naming"`
 
-	Sampling    Sampling    `yaml:"sampling"`
-	Elicitation Elicitation `yaml:"elicitation"`
+	// Sampling, Elicitation and Roots limit what the server may ask of agents.
+	Sampling    policy.Sampling    `yaml:"sampling"`
+	Elicitation policy.Elicitation `yaml:"elicitation"`
+	Roots       policy.Roots       `yaml:"roots"`
 }
 
 // SSLVerify says how a server's certificate is checked; zero is the system pool.
@@ -106,23 +108,4 @@ type SSLVerify struct {
 type Lifecycle struct {
 	IdleTimeout time.Duration `yaml:"idle_timeout_seconds"`
 	MaxLifetime time.Duration `yaml:"max_lifetime_seconds"`
-}
-
-// Sampling limits what a server may ask of the agent's model.
-type Sampling struct {
-	Enabled           *bool         `yaml:"enabled"`
-	Model             string        `yaml:"model"`
-	MaxTokensCap      int           `yaml:"max_tokens_cap"`
-	Timeout           time.Duration `yaml:"timeout"`
-	MaxRPM            int           `yaml:"max_rpm"`
-	MaxToolRounds     *int          `yaml:"max_tool_rounds"`
-	AllowedModels     []string      `yaml:"allowed_models"`
-	LogLevel          string        `yaml:"log_level"`
-	ExposeClientTools bool          `yaml:"expose_client_tools"`
-}
-
-// Elicitation limits what a server may ask of the agent's user.
-type Elicitation struct {
-	Enabled *bool         `yaml:"enabled"`
-	Timeout time.Duration `yaml:"timeout"`
 }

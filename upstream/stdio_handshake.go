@@ -49,7 +49,7 @@ func (c *lineConn) modernOnly(ctx context.Context) error {
 }
 
 func (c *lineConn) initialize(ctx context.Context) error {
-	p, err := c.begin(ctx, &Call{Method: "initialize", Params: initializeParams(c.client())}, nil)
+	p, err := c.begin(ctx, &Call{Method: "initialize", Params: initializeParams(c.client(), c.e.offers)}, nil)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (c *lineConn) probe(ctx context.Context) error {
 
 // both waits for the answer to a probe that is late, and to initialize.
 func (c *lineConn) both(ctx context.Context, d *pending) error {
-	i, err := c.begin(ctx, &Call{Method: "initialize", Params: initializeParams(c.client())}, nil)
+	i, err := c.begin(ctx, &Call{Method: "initialize", Params: initializeParams(c.client(), c.e.offers)}, nil)
 	if err != nil {
 		return afresh(err)
 	}

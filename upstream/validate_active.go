@@ -104,8 +104,6 @@ func (s *Settings) quiet() []string {
 		{"max_lifetime_seconds", s.MaxLifetime != 0},
 		{"lifecycle", s.Lifecycle != Lifecycle{}},
 		{"keepalive_interval", s.KeepaliveInterval != 0},
-		{"sampling", s.Sampling.set()},
-		{"elicitation", s.Elicitation != Elicitation{}},
 		{"isolation", s.Isolation != "" && s.Isolation != "shared"},
 		{"max_processes", s.MaxProcesses != 0},
 		{"serialize", s.Serialize != ""},
@@ -116,9 +114,4 @@ func (s *Settings) quiet() []string {
 		}
 	}
 	return keys
-}
-
-func (sa *Sampling) set() bool {
-	return sa.Enabled != nil || sa.Model != "" || sa.MaxTokensCap != 0 || sa.Timeout != 0 || sa.MaxRPM != 0 ||
-		sa.MaxToolRounds != nil || len(sa.AllowedModels) > 0 || sa.LogLevel != "" || sa.ExposeClientTools
 }

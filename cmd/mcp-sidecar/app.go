@@ -49,7 +49,9 @@ func (p *program) assemble(cfg *config.Config) (*app, error) {
 		Vars: cfg.Vars, Environ: p.env,
 		Builtins: map[string]upstream.Builtin{"demo": demo.Builtin},
 		OnChange: v.changed,
-		OnNotify: func(server, method string, params []byte) { a.front.Notify(defaultProfile, server, method, params) },
+		OnNotify: func(from upstream.Origin, method string, params []byte) {
+			a.front.Notify(defaultProfile, from, method, params)
+		},
 	}
 	if exe, err := os.Executable(); err == nil {
 		opt.GuardCommand = []string{exe, "guard"}

@@ -102,7 +102,7 @@ func (v *views) publish(server string, view aggregate.View) {
 	view.Name = proxy.ViewKey(defaultProfile, server)
 	view.Cleaner, view.PageBytes = v.cleaner, v.pageBytes
 	snap := aggregate.Build(view, &v.fragments)
-	v.keeper.Update(defaultProfile, server, snap)
+	v.keeper.Update(defaultProfile, server, snap, nil)
 	v.mu.Lock()
 	v.snaps[server] = snap
 	v.mu.Unlock()
