@@ -103,6 +103,7 @@ func Build(v View, shared *Fragments) *Snapshot {
 	for k := range kinds {
 		b.table(k)
 	}
+	b.apps()
 	for i := range v.Sources {
 		b.foreignFaults(i)
 	}

@@ -90,7 +90,7 @@ func (b *builder) native(k Kind, src, share int) []entry {
 	seen := make(map[string]bool, n)
 	names := make([]string, 0, n)
 	for i := range n {
-		f := b.shared.fragment(s.Server, k, at(i), b.view.Cleaner)
+		f := b.shared.fragment(s, k, at(i), b.view.Cleaner)
 		if f.name != "" {
 			names = append(names, f.name)
 		}

@@ -24,14 +24,17 @@ type fragment struct {
 	notes    []string
 	// readOnly and safe are what a tool's annotations say.
 	readOnly, safe bool
+	// params are the arguments that go into headers as well.
+	params *ParamHeaders
 	// template is set for templates only.
 	template *template
 }
 
 // vet makes the fragment of one raw entry, whose bytes it does not keep: they
-// may belong to a whole page, which one entry must not keep alive.
-func vet(k Kind, raw []byte, c *policy.Cleaner) *fragment {
-	v := vetting{kind: k}
+// may belong to a whole page, which one entry must not keep alive. mirrors is true
+// for servers that read arguments from headers.
+func vet(k Kind, raw []byte, c *policy.Cleaner, mirrors bool) *fragment {
+	v := vetting{kind: k, mirrors: mirrors}
 	err := v.run(raw, c)
 	var t *template
 	if err == nil && k == Templates {
@@ -40,7 +43,7 @@ func vet(k Kind, raw []byte, c *policy.Cleaner) *fragment {
 	if err != nil {
 		return &fragment{name: clip(v.name, maxURIBytes), withheld: err.Error()}
 	}
-	f := &fragment{name: v.name, body: bytes.Clone(v.body), notes: v.notes, template: t}
+	f := &fragment{name: v.name, body: bytes.Clone(v.body), notes: v.notes, template: t, params: v.params}
 	f.from, f.to, _ = wire.Find(f.body, k.key())
 	f.sum = f.digest()
 	if k == Tools {
@@ -77,6 +80,7 @@ type fragmentKey struct {
 	server  string
 	kind    Kind
 	cleaner policy.Cleaner // by value: equal settings share
+	mirrors bool
 	raw     [sha256.Size]byte
 }
 
@@ -86,15 +90,15 @@ const (
 )
 
 // fragment returns the vetted entry, from an earlier time if it is still known.
-func (fs *Fragments) fragment(server string, k Kind, raw []byte, c *policy.Cleaner) *fragment {
-	key := fragmentKey{server: server, kind: k, raw: sha256.Sum256(raw)}
+func (fs *Fragments) fragment(s *Source, k Kind, raw []byte, c *policy.Cleaner) *fragment {
+	key := fragmentKey{server: s.Server, kind: k, mirrors: k == Tools && s.mirrors(), raw: sha256.Sum256(raw)}
 	if c != nil {
 		key.cleaner = *c
 	}
 	if f := fs.lookup(key); f != nil {
 		return f
 	}
-	f := vet(k, raw, c) // outside the lock: it is the slow part
+	f := vet(k, raw, c, key.mirrors) // outside the lock: it is the slow part
 	fs.store(key, f)
 	return f
 }

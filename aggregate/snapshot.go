@@ -19,6 +19,7 @@ type Snapshot struct {
 	infos        []*upstream.Info // nil where nothing is known
 	single       bool             // one server under its own names
 	tables       [kinds]table
+	pages        map[string]int32 // whose tools name which ui:// page; may be nil
 	faults       []Fault
 	instructions string
 	shared       *Fragments
@@ -52,6 +53,9 @@ type Route struct {
 	Safe bool
 	// Exposed is the name that agents use.
 	Exposed string
+	// Params are the arguments that requests over HTTP repeat in headers; nil when
+	// there are none.
+	Params *ParamHeaders
 }
 
 func newSnapshot(v *View, shared *Fragments) *Snapshot {
@@ -75,7 +79,7 @@ func (s *Snapshot) table(k Kind) *table {
 }
 
 func (s *Snapshot) route(e *entry) Route {
-	return Route{Server: s.servers[e.src], Inner: e.frag.name, Utility: e.util, Safe: e.frag.safe, Exposed: e.exposed}
+	return Route{Server: s.servers[e.src], Inner: e.frag.name, Utility: e.util, Safe: e.frag.safe, Exposed: e.exposed, Params: e.frag.params}
 }
 
 func (s *Snapshot) lookup(k Kind, name string) (Route, bool) {
@@ -101,8 +105,9 @@ func (s *Snapshot) Template(uriTemplate string) (Route, bool) {
 	return s.lookup(Templates, uriTemplate)
 }
 
-// Resource routes a URI: to the server that lists it, or else to the one with
-// the most specific template that matches. A view of a single server sends it
+// Resource routes a URI: to the server that lists it, or else to the one whose
+// tool names it as its page, or else to the one with the most specific template
+// that matches. A view of a single server sends it
 // every URI if it has resources at all. Servers are never tried in turn: that
 // would show the URI to strangers.
 func (s *Snapshot) Resource(uri string) (Route, bool) {
@@ -116,7 +121,10 @@ func (s *Snapshot) Resource(uri string) (Route, bool) {
 		ok := s.infos[0] != nil && s.infos[0].Has("resources")
 		return Route{Server: s.servers[0], Inner: uri, Exposed: uri}, ok
 	}
-	src := s.matching(uri)
+	src, ok := s.pages[uri]
+	if !ok {
+		src = s.matching(uri)
+	}
 	if src < 0 {
 		return Route{}, false
 	}
@@ -188,6 +196,27 @@ func (s *Snapshot) Has(capability string) bool {
 		}
 	}
 	return capability == "tools" && len(s.tables[Tools].entries) > 0
+}
+
+// Info is what is known of a server of the view; nil when nothing is, or when
+// the view has no such server.
+func (s *Snapshot) Info(server string) *upstream.Info {
+	if i := slices.Index(s.servers, server); i >= 0 {
+		return s.infos[i]
+	}
+	return nil
+}
+
+// Servers yields the servers of the view in configuration order with what is
+// known of them: nil when nothing is.
+func (s *Snapshot) Servers() iter.Seq2[string, *upstream.Info] {
+	return func(yield func(string, *upstream.Info) bool) {
+		for i, name := range s.servers {
+			if !yield(name, s.infos[i]) {
+				return
+			}
+		}
+	}
 }
 
 // Count is the number of entries of kind k.

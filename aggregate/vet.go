@@ -20,6 +20,9 @@ type vetting struct {
 	name  string
 	notes []string
 	nulls []string // optional members that are null
+
+	mirrors bool          // the server reads arguments from headers
+	params  *ParamHeaders // those arguments
 }
 
 func (v *vetting) note(format string, args ...any) {
@@ -53,6 +56,9 @@ func (v *vetting) run(raw []byte, c *policy.Cleaner) error {
 		return errors.New("entry is not a JSON object")
 	}
 	if err := v.identify(); err != nil {
+		return err
+	}
+	if err := v.annotations(flags); err != nil {
 		return err
 	}
 	v.clean(flags, c)

@@ -25,7 +25,8 @@ const byDefault = "default"
 var zeroMeans = map[string]any{
 	"limits.request_bytes": 16777216, "limits.in_flight_bytes": 268435456, "limits.depth": 128,
 	"limits.sessions": 1000, "limits.session_idle": "1h0m0s", "limits.connections": 1000,
-	"limits.page_bytes": 4194304, "limits.stream_queue": 256, "limits.answer_bytes": 10420224,
+	"limits.page_bytes": 4194304, "limits.stream_queue": 256, "limits.replay_bytes": 1048576, "limits.answer_bytes": 10420224,
+	"limits.parked": 256, "limits.parked_per_caller": 32, "limits.parked_time": "10m0s",
 	"profiles.default.max_name_length": "as above", "profiles.default.naming": "as above",
 	"profiles.default.utility_tools": true, "profiles.default.servers": "all",
 	"auth.token_file": "in the state directory", "log.level": "info", "log.format": "text",

@@ -95,7 +95,6 @@ mcp_servers:
 		"config.yaml:17:25: mcp_servers.http.keepalive_interval: must be at least 5s, ignored",
 		"config.yaml:17:25: mcp_servers.http.keepalive_interval: not active yet",
 		"config.yaml:18:22: mcp_servers.http.connect_timeout: must not be negative, ignored",
-		"config.yaml:19:5: mcp_servers.http.sampling: not active yet",
 		"config.yaml:19:25: mcp_servers.http.sampling.max_rpm: must be a whole number, not a string, ignored",
 		"config.yaml:19:47: mcp_servers.http.sampling.max_tokens_cap: must not be negative, ignored",
 		"config.yaml:20:5: mcp_servers.http.identity_header: is missing, ignored",

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -85,6 +86,7 @@ func (e *entry) decode(fl flavor) {
 	e.faults = append(e.faults, d.faults...)
 	e.l.warn(d.warnings...)
 	normalize(&e.s.Settings)
+	e.keyFile()
 	if fl != own {
 		e.soften()
 	}
@@ -100,10 +102,21 @@ func (e *entry) decode(fl flavor) {
 
 // normalize takes blanks away where none can be meant.
 func normalize(s *upstream.Settings) {
-	for _, p := range []*string{&s.Command, &s.URL, &s.Transport, &s.Protocol, &s.Trust, &s.Builtin, &s.ClientKey, &s.Cwd} {
+	for _, p := range []*string{&s.Command, &s.URL, &s.Transport, &s.Protocol, &s.Trust, &s.Builtin, &s.ClientKey, &s.Cwd,
+		&s.Sampling.Model, &s.Sampling.Endpoint.URL, &s.Sampling.Endpoint.KeyFile, &s.Sampling.Endpoint.Model} {
 		*p = strings.TrimSpace(*p)
 	}
 	s.Auth = strings.ToLower(strings.TrimSpace(s.Auth))
+}
+
+// keyFile makes the path of a chat endpoint's key start from the folder of the
+// file that holds it. Where a reference comes first, what it means decides.
+func (e *entry) keyFile() {
+	p := &e.s.Settings.Sampling.Endpoint.KeyFile
+	if *p == "" || strings.HasPrefix(*p, "~") || strings.HasPrefix(*p, "${") {
+		return
+	}
+	*p = e.l.absFrom(filepath.Dir(e.f.path), *p)
 }
 
 // validate sorts what the settings say of themselves by what it costs. Where a

@@ -3,6 +3,7 @@ package config
 import (
 	"time"
 
+	"github.com/mcp-sidecar/mcp-sidecar/policy"
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 )
 
@@ -42,6 +43,8 @@ func softSampling(s *upstream.Settings, path []string) {
 		s.Sampling.MaxToolRounds = nil
 	case "log_level":
 		s.Sampling.LogLevel = ""
+	case "endpoint":
+		s.Sampling.Endpoint = policy.Endpoint{}
 	}
 }
 

@@ -17,7 +17,7 @@ const version = "1.0.0"
 // maxLine bounds one message from the agent.
 const maxLine = 1 << 20
 
-// Stdio serves the stdio demo (tools echo, add and slow, one resource, one
+// Stdio serves the stdio demo (tools echo, add, slow and ask, one resource, one
 // prompt) on in and out, one message per line, until in ends or ctx does.
 func Stdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	return run(ctx, stdioServer(), io.NopCloser(in), nopCloser{out})

@@ -52,7 +52,7 @@ func TestEveryVersion(t *testing.T) {
 					}
 					got = append(got, tool.Name)
 				}
-				want := map[string][]string{"stdio": {"add", "echo", "slow"}, "builtin": {"time", "word_count"}}[name]
+				want := map[string][]string{"stdio": {"add", "ask", "echo", "slow"}, "builtin": {"time", "word_count"}}[name]
 				if d := cmp.Diff(want, got); d != "" {
 					t.Error(d)
 				}
@@ -152,4 +152,27 @@ func TestStops(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("got %v, want nil after the context ended", err)
 	}
+}
+
+func TestAsk(t *testing.T) {
+	for _, v := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
+		t.Run(v, func(t *testing.T) {
+			asked := ""
+			opts := &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				asked = r.Params.Message
+				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"answer": "Ada"}}, nil
+			}}
+			cs := connect(t, v, opts, stdio)
+			check(t, cs, "ask", map[string]any{"question": "Who?"}, "The answer is: Ada", false)
+			if asked != "Who?" {
+				t.Errorf("asked %q", asked)
+			}
+			check(t, cs, "ask", nil, "The answer is: Ada", false)
+			if asked != "What is your name?" {
+				t.Errorf("asked %q", asked)
+			}
+		})
+	}
+	cs := connect(t, "2025-11-25", nil, stdio)
+	check(t, cs, "ask", nil, "This agent cannot be asked anything: it did not declare the elicitation capability.", true)
 }

@@ -18,7 +18,7 @@ const (
 
 func stdioServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "demo", Title: "Demo server", Version: version}, &mcp.ServerOptions{
-		Instructions: "Small tools to try a connection with: echo and add answer at once, slow takes its time and reports progress.",
+		Instructions: "Small tools to try a connection with: echo and add answer at once, slow takes its time and reports progress, ask asks the person at the agent.",
 	})
 	mcp.AddTool(s, &mcp.Tool{
 		Name: "echo", Title: "Echo",
@@ -35,6 +35,11 @@ func stdioServer() *mcp.Server {
 		Description: "Waits for the given number of milliseconds (at most 60000) and reports progress meanwhile. Use it to try time-outs, progress and cancellation.",
 		Annotations: harmless(),
 	}, slow)
+	mcp.AddTool(s, &mcp.Tool{
+		Name: "ask", Title: "Ask the person",
+		Description: "Asks the person at the agent a question and returns the answer. Use it to see that questions of servers arrive, whichever versions of the protocol agent and server speak.",
+		Annotations: harmless(),
+	}, ask)
 	addResource(s)
 	addPrompt(s)
 	return s

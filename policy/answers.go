@@ -32,10 +32,12 @@ type Sampling struct {
 	// starts anew. If nil, 5; if zero, no request may bring tools.
 	MaxToolRounds *int `yaml:"max_tool_rounds"`
 	// AllowedModels, when it is not empty, must hold the model that is asked for.
+	// Where none is, these are asked for.
 	AllowedModels []string `yaml:"allowed_models"`
 	// LogLevel is debug, info (also when empty) or warning.
 	LogLevel string `yaml:"log_level"`
-	// ExposeClientTools tells the server that requests may bring tools.
+	// ExposeClientTools tells the server that requests may bring tools, if
+	// MaxToolRounds allows any.
 	ExposeClientTools bool `yaml:"expose_client_tools"`
 	// Endpoint, if its URL is set, answers in place of agents that cannot.
 	Endpoint Endpoint `yaml:"endpoint"`
@@ -71,7 +73,7 @@ type Roots struct {
 func Offers(s *Sampling, e *Elicitation, r *Roots) (a Answers) {
 	if on(s.Enabled) {
 		a |= AnswerSampling
-		if s.ExposeClientTools {
+		if s.tools() {
 			a |= AnswerSamplingTools
 		}
 	}
@@ -85,6 +87,31 @@ func Offers(s *Sampling, e *Elicitation, r *Roots) (a Answers) {
 }
 
 func on(b *bool) bool { return b == nil || *b }
+
+// tools reports whether requests may bring tools.
+func (s *Sampling) tools() bool { return s.ExposeClientTools && s.maxToolRounds() > 0 }
+
+func (s *Sampling) maxTokensCap() int { return positive(s.MaxTokensCap, 4096) }
+
+func (s *Sampling) timeout() time.Duration { return positive(s.Timeout, 30*time.Second) }
+
+func (s *Sampling) maxRPM() int { return positive(s.MaxRPM, 10) }
+
+func (s *Sampling) maxToolRounds() int {
+	if s.MaxToolRounds == nil {
+		return 5
+	}
+	return *s.MaxToolRounds
+}
+
+func (e *Elicitation) timeout() time.Duration { return positive(e.Timeout, 300*time.Second) }
+
+func positive[T int | time.Duration](n, otherwise T) T {
+	if n <= 0 {
+		return otherwise
+	}
+	return n
+}
 
 // Capabilities returns the client capabilities that declare a, as a raw object.
 func (a Answers) Capabilities() []byte {

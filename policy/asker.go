@@ -1,31 +1,177 @@
 package policy
 
-import "time"
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// The methods by which servers ask.
+const (
+	askSampling    = "sampling/createMessage"
+	askElicitation = "elicitation/create"
+	askRoots       = "roots/list"
+)
 
 // An Asker is what one server may ask of agents. It may be used concurrently.
 type Asker struct {
+	// Cleaner cleans the texts of questions. If nil, everything is cleaned.
+	Cleaner *Cleaner
+
 	server      string
 	sampling    Sampling
 	elicitation Elicitation
 	roots       Roots
+
+	mu     sync.Mutex
+	counts AskCounts
+	recent []time.Time    // of sampling requests, within the last window
+	loops  map[uint64]int // answers with tool calls in a row, per conversation
 }
+
+// AskCounts count the questions of one server.
+type AskCounts struct {
+	Sampling    SamplingCounts
+	Elicitation ElicitationCounts
+	Roots       RootsCounts
+}
+
+// SamplingCounts count sampling/createMessage. Errors are requests that were
+// refused, that nobody answered, or whose answer was unusable. Tokens are those
+// that answers speak of. ToolRounds are answers that call tools.
+type SamplingCounts struct{ Requests, Errors, Tokens, ToolRounds uint64 }
+
+// ElicitationCounts count elicitation/create. Incomplete are those of Accepted
+// that lack required fields.
+type ElicitationCounts struct{ Requests, Accepted, Incomplete, Declined, Cancelled, Errors uint64 }
+
+// RootsCounts count roots/list.
+type RootsCounts struct{ Requests, Errors uint64 }
 
 // NewAsker returns the limits of a server's questions.
 func NewAsker(server string, s Sampling, e Elicitation, r Roots) *Asker {
-	return &Asker{server: server, sampling: s, elicitation: e, roots: r}
+	return &Asker{server: server, sampling: s, elicitation: e, roots: r, loops: map[uint64]int{}}
 }
 
 // Offers returns what the server may ask.
 func (a *Asker) Offers() Answers { return Offers(&a.sampling, &a.elicitation, &a.roots) }
 
+// HasEndpoint reports whether a chat endpoint may answer sampling requests.
+func (a *Asker) HasEndpoint() bool { return a.sampling.Endpoint.URL != "" }
+
+// LogLevel is the level at which sampling requests are to be logged.
+func (a *Asker) LogLevel() slog.Level {
+	switch a.sampling.LogLevel {
+	case "debug":
+		return slog.LevelDebug
+	case "warning":
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+// rootsTimeout is short, because no person answers.
+const rootsTimeout = 30 * time.Second
+
 // Timeout bounds the wait for an answer to a question.
 func (a *Asker) Timeout(method string) time.Duration {
-	d, zero := a.elicitation.Timeout, 300*time.Second
-	if method == "sampling/createMessage" {
-		d, zero = a.sampling.Timeout, 30*time.Second
+	switch method {
+	case askSampling:
+		return a.sampling.timeout()
+	case askRoots:
+		return rootsTimeout
 	}
-	if d <= 0 {
-		return zero
+	return a.elicitation.timeout()
+}
+
+// Counts returns the counters as they stand.
+func (a *Asker) Counts() AskCounts {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.counts
+}
+
+// Failed counts a question that passed Screen and got no answer.
+func (a *Asker) Failed(method string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.failed(method)
+}
+
+func (a *Asker) failed(method string) {
+	switch method {
+	case askSampling:
+		a.counts.Sampling.Errors++
+	case askElicitation:
+		a.counts.Elicitation.Errors++
+	case askRoots:
+		a.counts.Roots.Errors++
 	}
-	return d
+}
+
+func (a *Asker) asked(method string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch method {
+	case askSampling:
+		a.counts.Sampling.Requests++
+	case askElicitation:
+		a.counts.Elicitation.Requests++
+	case askRoots:
+		a.counts.Roots.Requests++
+	}
+}
+
+// window is what max_rpm counts requests in.
+const window = time.Minute
+
+// admit takes a place in the window, if there is one.
+func (a *Asker) admit(now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old := 0
+	for old < len(a.recent) && now.Sub(a.recent[old]) >= window {
+		old++
+	}
+	a.recent = a.recent[:copy(a.recent, a.recent[old:])]
+	if len(a.recent) >= a.sampling.maxRPM() {
+		return false
+	}
+	a.recent = append(a.recent, now)
+	return true
+}
+
+// maxLoops bounds the conversations whose tool rounds are remembered.
+const maxLoops = 256
+
+// round counts an answer with tool calls in a conversation.
+func (a *Asker) round(conversation uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.counts.Sampling.ToolRounds++
+	if _, known := a.loops[conversation]; !known && len(a.loops) >= maxLoops {
+		for some := range a.loops {
+			delete(a.loops, some) // whichever: max_rpm bounds what is lost by it
+			break
+		}
+	}
+	a.loops[conversation]++
+}
+
+// mayLoop reports whether a conversation may have one more answer with tool
+// calls. After a refusal it starts anew, as it does after a text answer.
+func (a *Asker) mayLoop(conversation uint64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.loops[conversation] < a.sampling.maxToolRounds() {
+		return true
+	}
+	delete(a.loops, conversation)
+	return false
+}
+
+func (a *Asker) loopEnds(conversation uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.loops, conversation)
 }

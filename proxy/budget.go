@@ -114,8 +114,11 @@ type body struct {
 	room
 }
 
-// free gives the room back; the bytes must not be used afterwards.
+// free gives the room back, once; the bytes must not be used afterwards.
 func (m *body) free() {
+	if m.buf == nil {
+		return
+	}
 	giveBack(m.buf)
 	m.release()
 	*m = body{}

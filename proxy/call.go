@@ -28,7 +28,15 @@ func (x *exchange) callTool(ctx context.Context) (answer, error) {
 	if route.Utility != 0 {
 		return x.utility(ctx, route)
 	}
+	if x.params.task != nil {
+		x.dropTask(route.Server)
+	}
 	c := &upstream.Call{Method: "tools/call", Name: route.Inner, Safe: route.Safe}
+	if route.Params != nil {
+		if err := x.mirror(c, *route.Params); err != nil {
+			return answer{}, err
+		}
+	}
 	scratch := borrow(len(x.params.raw) + maxInner)
 	defer giveBack(scratch)
 	c.Params = x.params.forward((*scratch)[:0], "name", route.Inner)
@@ -68,9 +76,13 @@ func (x *exchange) finish(ctx context.Context, server string, c *upstream.Call) 
 const maxInner = 1024
 
 // forward returns the parameters as the server gets them: with its own name for
-// what is asked, and without the agent's _meta. All else stays as it is. dst is
-// where they go if they change and fit.
+// what is asked, and without the agent's _meta and answers. All else stays as it
+// is. dst is where they go if they change and fit.
 func (p *params) forward(dst []byte, member, inner string) []byte {
+	if p.state != nil || p.responses != nil { // are between the agent and us
+		fresh := readParams(without(p.raw, "requestState", "inputResponses"))
+		return fresh.forward(dst, member, inner)
+	}
 	var room [2]wire.Edit
 	edits := room[:0]
 	if from, to, ok := wire.Find(p.raw, member); ok {
@@ -157,6 +169,9 @@ func (x *exchange) deliver(server string, resp upstream.Response) (answer, error
 		return x.trouble(server, troubles[upstream.Protocol], nil)
 	}
 	kind, content := topOf(resp.Result)
+	if x.startsTask(kind, &resp) {
+		return x.newTask(server, resp)
+	}
 	if kind != nil && string(kind) != `"complete"` && (x.modern || resp.Era == upstream.Modern) {
 		return x.trouble(server, unsupportedTrouble, nil)
 	}
@@ -164,7 +179,7 @@ func (x *exchange) deliver(server string, resp upstream.Response) (answer, error
 		return x.trouble(server, troubles[upstream.Protocol], errContent)
 	}
 	x.remember(server, content)
-	a := answer{result: x.f.clean(resp.Result, resp.Flags)}
+	a := answer{result: x.f.cleanKeeping(resp.Result, resp.Flags, x.keptMeta())}
 	switch {
 	case x.modern && kind == nil:
 		a.front = x.completes()
@@ -218,6 +233,9 @@ func uncached(a answer) answer {
 // failure passes a server's error on. That a capability is missing concerns the
 // modern agent that did not declare it; one that did hears what we cannot do.
 func (x *exchange) failure(server string, resp upstream.Response) (answer, error) {
+	if x.modern && wantsURLs(&resp) {
+		return x.urlsNeeded(server, &resp)
+	}
 	a := answer{failure: x.f.clean(relayError(resp.Error, x.modern), resp.Flags)}
 	if code, _ := wire.Get(resp.Error, "code"); string(code) != "-32021" || !x.modern {
 		return a, nil
@@ -235,8 +253,11 @@ func lacks(declared, object []byte) bool {
 	data, _ := wire.Get(object, "data")
 	required, ok := wire.Get(data, "requiredCapabilities")
 	missing := !ok || isEmpty(required)
-	wire.Each(required, func(key, _ []byte) bool {
-		_, has := wire.Get(declared, string(key))
+	wire.Each(required, func(key, val []byte) bool {
+		have, has := wire.Get(declared, string(key))
+		if has && (string(key) == "extensions" || string(key) == "experimental") {
+			has = holdsAll(have, val)
+		}
 		missing = missing || !has
 		return !missing
 	})

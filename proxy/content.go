@@ -60,13 +60,15 @@ func longURI(uri string) *wire.Error {
 // owner finds who answers for a URI: by the lists, or else by the links that
 // this caller has been given.
 func (x *exchange) owner(ctx context.Context, uri string) (aggregate.Route, bool) {
-	return x.routed(ctx, func(s Snapshot) (aggregate.Route, bool) {
-		if r, ok := s.Resource(uri); ok {
-			return r, true
-		}
-		server, ok := x.f.links.find(linkKey{x.caller.ID, x.view.Key}, uri)
-		return aggregate.Route{Server: server, Inner: uri, Exposed: uri}, ok
-	})
+	return x.routed(ctx, func(s Snapshot) (aggregate.Route, bool) { return x.find(s, uri) })
+}
+
+func (x *exchange) find(s Snapshot, uri string) (aggregate.Route, bool) {
+	if r, ok := s.Resource(uri); ok {
+		return r, true
+	}
+	server, ok := x.f.links.find(linkKey{x.caller.ID, x.view.Key}, uri)
+	return aggregate.Route{Server: server, Inner: uri, Exposed: uri}, ok
 }
 
 // routed looks something up in the view. What is missing may be on its way while
@@ -77,7 +79,7 @@ func (x *exchange) routed(ctx context.Context, find func(Snapshot) (aggregate.Ro
 	if ok || x.f.opt.ListWait == nil {
 		return r, ok
 	}
-	x.f.opt.ListWait(ctx, x.view.Key)
+	x.f.opt.ListWait(ctx, x.view.Key, x.caps().answers != 0)
 	return find(x.snapshot())
 }
 

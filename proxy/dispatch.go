@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"runtime/debug"
 
 	"github.com/mcp-sidecar/mcp-sidecar/auth"
@@ -18,6 +19,7 @@ type exchange struct {
 	modern bool
 	msg    wire.Message
 	params params
+	header http.Header // of the HTTP request; nil on other transports
 
 	scope *scope   // where the id is unique; nil when nowhere
 	sess  *session // nil when there is none
@@ -110,11 +112,8 @@ func (x *exchange) dispatch(ctx context.Context) (answer, error) {
 		return x.complete(ctx)
 	}
 	if x.modern {
-		switch x.msg.Method {
-		case "server/discover":
+		if x.msg.Method == "server/discover" {
 			return x.discover(), nil
-		case "subscriptions/listen":
-			return x.subscriptions(ctx)
 		}
 		return x.extension(ctx)
 	}
@@ -149,13 +148,11 @@ func (x *exchange) accept() {
 
 // do carries a call to a server, in turn where the server demands it.
 func (x *exchange) do(ctx context.Context, server string, c *upstream.Call) (upstream.Response, error) {
-	if c.Method == "tools/call" && x.f.opt.Serial != nil && x.f.opt.Serial(server) && x.lane != nil {
-		leave, err := x.f.lanes.enter(ctx, laneKey{server, x.lane})
-		if err != nil {
-			return upstream.Response{}, err
-		}
-		defer leave()
+	own, err := x.turn(ctx, server, c)
+	if err != nil {
+		return upstream.Response{}, err
 	}
+	defer own.end()
 	if x.job != nil {
 		if !x.job.send() {
 			return upstream.Response{}, context.Canceled
@@ -166,18 +163,33 @@ func (x *exchange) do(ctx context.Context, server string, c *upstream.Call) (ups
 	if x.sess != nil {
 		t.Session = x.sess.id
 	}
-	c.Meta, c.ProgressToken, c.LogLevel = x.params.meta.forTrace(), x.params.meta.token, x.logLevel()
+	c.ProgressToken, c.LogLevel = x.params.meta.token, x.logLevel()
+	x.trace(c)
 	if x.out != nil {
 		c.Notify = x.relay
 	}
 	t.Answers = x.answers(server)
-	if t.Answers != 0 && c.Ask == nil {
-		c.Ask = x.ask
-	}
-	if x.modern {
+	if c.Capabilities = nil; t.Answers != 0 || x.modern {
 		c.Capabilities = x.offered(server)
 	}
-	return x.f.opt.Upstreams.Do(ctx, t, c)
+	c.Capabilities = x.withExtensions(server, c.Capabilities)
+	var resp upstream.Response
+	if t.Answers != 0 {
+		resp, err = x.doAsking(ctx, t, c, own)
+	} else {
+		resp, err = x.f.opt.Upstreams.Do(ctx, t, c)
+	}
+	x.expectVisits(server, &resp)
+	return resp, err
+}
+
+// turn waits until x may call a tool of a server that takes one call at a time
+// from one agent; nil is for all others.
+func (x *exchange) turn(ctx context.Context, server string, c *upstream.Call) (*turn, error) {
+	if c.Method != "tools/call" || x.f.opt.Serial == nil || !x.f.opt.Serial(server) || x.lane == nil {
+		return nil, nil
+	}
+	return x.f.lanes.take(ctx, laneKey{server, x.lane})
 }
 
 // logLevel is the level that the server is asked for; empty when the agent

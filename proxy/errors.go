@@ -35,6 +35,9 @@ var (
 )
 
 func troubleOf(err error) trouble {
+	if u := (*unanswered)(nil); errors.As(err, &u) {
+		return unsupportedTrouble
+	}
 	if t, ok := troubles[upstream.KindOf(err)]; ok {
 		return t
 	}

@@ -75,8 +75,9 @@ type Options struct {
 	// Version is the program's own, for serverInfo.
 	Version string
 	// ListWait, if set, waits a bounded time for the servers of a view that are
-	// still in their first connect.
-	ListWait func(ctx context.Context, view string)
+	// still in their first connect, and for what they list to agents that can
+	// answer questions, if this one can.
+	ListWait func(ctx context.Context, view string, answers bool)
 	// Serial, if set, says which servers take one tool call at a time from one
 	// agent.
 	Serial func(server string) bool
@@ -92,11 +93,16 @@ type Options struct {
 type Front struct {
 	opt      Options
 	sessions sessions
+	subs     subscribers
 	budget   *budget
 	lanes    lanes
 	links    links
 	strays   strays
+	replays  replays
 	wanted   wanted
+	parking  parking
+	spent    spent
+	recall   recall
 	closing  chan struct{} // closed by Drain
 	drain    sync.Once
 	counts   counts
@@ -117,6 +123,11 @@ type Stats struct {
 	// Dropped is how many notifications readers lost that were slow, or got more
 	// than one may weigh.
 	Dropped int64
+	// Parked is the number of calls that have asked a stateless agent something and
+	// are not over; ParkedTotal and ParkedExpired count them since the start, and
+	// those of them whose agent did not come back in time.
+	Parked                     int
+	ParkedTotal, ParkedExpired int64
 	// Cleaned is how many messages of servers the cleaner changed.
 	Cleaned int64
 }
@@ -130,7 +141,9 @@ func New(o Options) *Front {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	f := &Front{opt: o, closing: make(chan struct{}), budget: newBudget(o.Limits.inFlight(), o.Limits.request())}
-	f.sessions.max, f.sessions.idle = o.Limits.sessions(), o.Limits.sessionIdle()
+	f.sessions.max, f.sessions.idle, f.sessions.ended = o.Limits.sessions(), o.Limits.sessionIdle(), f.ended
+	f.parking.total, f.parking.each, f.parking.room = o.Limits.parked(), o.Limits.parkedEach(), parkedBytes
+	f.replays.each, f.replays.total = o.Limits.replay(), replayTotal
 	return f
 }
 
@@ -148,13 +161,18 @@ func (f *Front) Run(ctx context.Context) error {
 	}
 }
 
-// Drain ends the streams that wait for news, so that a server can shut down.
-// Calls in flight go on.
-func (f *Front) Drain() { f.drain.Do(func() { close(f.closing) }) }
+// Drain ends the streams that wait for news, and the calls that wait for the next
+// request of their agent, so that a server can shut down. Calls in flight go on.
+func (f *Front) Drain() {
+	f.drain.Do(func() { close(f.closing) })
+	f.parking.close()
+}
 
 // Stats returns the counters.
 func (f *Front) Stats() Stats {
+	parked, all, expired := f.parking.stats()
 	return Stats{
+		Parked: parked, ParkedTotal: all, ParkedExpired: expired,
 		Sessions: f.sessions.count(),
 		Panics:   f.counts.panics.Load(),
 		Strays:   f.strays.count(),
@@ -166,11 +184,7 @@ func (f *Front) Stats() Stats {
 // clean returns what an agent may read of a server's bytes; without a change it
 // is raw itself.
 func (f *Front) clean(raw []byte, flags wire.Flags) []byte {
-	out, r := f.opt.Cleaner.JSON(nil, raw, flags, nil)
-	if r != (policy.Report{}) {
-		f.counts.cleaned.Add(1)
-	}
-	return out
+	return f.cleanKeeping(raw, flags, nil)
 }
 
 func (f *Front) wireLimits() wire.Limits { return wire.Limits{Depth: f.opt.Limits.Depth} }
@@ -181,11 +195,21 @@ func (l *Limits) sessions() int    { return orInt(l.Sessions, 1000) }
 func (l *Limits) connections() int { return orInt(l.Connections, 1000) }
 func (l *Limits) answer() int      { return orInt(l.AnswerBytes, 10<<20-64<<10) }
 func (l *Limits) queue() int       { return orInt(l.StreamQueue, 256) }
+func (l *Limits) parked() int      { return orInt(l.Parked, 256) }
+func (l *Limits) parkedEach() int  { return orInt(l.ParkedPerCaller, 32) }
+func (l *Limits) replay() int      { return orInt(l.ReplayBytes, 1<<20) }
 func (l *Limits) sessionIdle() time.Duration {
 	if l.SessionIdle <= 0 {
 		return time.Hour
 	}
 	return l.SessionIdle
+}
+
+func (l *Limits) parkedTime() time.Duration {
+	if l.ParkedTime <= 0 {
+		return 10 * time.Minute
+	}
+	return l.ParkedTime
 }
 
 func orInt(n, zero int) int {

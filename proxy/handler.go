@@ -20,6 +20,7 @@ type inbound struct {
 	view    *View
 	forms   forms
 	version string // the MCP-Protocol-Version header
+	body    body   // of a POST
 }
 
 // ServeHTTP serves the MCP endpoints of all views.
@@ -136,17 +137,17 @@ func (f *Front) post(in *inbound) {
 		http.Error(in.w, "want Accept: application/json, text/event-stream", http.StatusNotAcceptable)
 		return
 	}
-	b, err := f.budget.read(in, f.opt.Limits.request())
-	if err != nil {
+	var err error
+	if in.body, err = f.budget.read(in, f.opt.Limits.request()); err != nil {
 		sendUnread(in.w, err)
 		return
 	}
-	defer b.free()
-	if isArray(b.b) {
-		f.batch(in, b.b)
+	defer in.body.free()
+	if isArray(in.body.b) {
+		f.batch(in, in.body.b)
 		return
 	}
-	m, err := wire.ParseAgent(b.b, f.wireLimits())
+	m, err := wire.ParseAgent(in.body.b, f.wireLimits())
 	if err != nil {
 		e := (*wire.Error)(nil)
 		errors.As(err, &e)
@@ -196,7 +197,7 @@ func (f *Front) message(in *inbound, m *wire.Message) {
 		sendError(in.w, http.StatusBadRequest, nil, invalid("responses cannot be posted in "+versionModern))
 		return
 	}
-	x := &exchange{f: f, view: in.view, caller: in.caller, modern: modern, msg: *m, params: p}
+	x := &exchange{f: f, view: in.view, caller: in.caller, modern: modern, msg: *m, params: p, header: in.r.Header}
 	if modern {
 		f.stateless(in, x)
 		return
@@ -222,6 +223,10 @@ func (f *Front) stateless(in *inbound, x *exchange) {
 	}
 	if err := x.params.meta.check(); err != nil {
 		sendError(in.w, http.StatusBadRequest, x.msg.ID, err)
+		return
+	}
+	if x.msg.Method == listenMethod {
+		f.subscription(in, x)
 		return
 	}
 	x.lane = laneOf(in.r)
@@ -271,6 +276,7 @@ func (f *Front) serve(in *inbound, x *exchange) {
 		ctx = j.begin(ctx)
 		defer j.end()
 		x.job = j
+		f.keep(st, in, x.sess, x.msg.ID)
 	}
 	st.finish(x.run(ctx))
 }
@@ -296,8 +302,9 @@ func (f *Front) batch(in *inbound, b []byte) {
 	j := &job{strays: &f.strays, caller: in.caller.ID, out: st, batch: true}
 	ctx := j.begin(in.r.Context())
 	defer j.end()
-	x := &exchange{f: f, view: in.view, caller: in.caller, out: st, job: j}
+	x := &exchange{f: f, view: in.view, caller: in.caller, out: st, job: j, header: in.r.Header}
 	x.join(s)
+	f.keep(st, in, s, nil)
 	all := x.each(ctx, parts, f.wireLimits())
 	if all != nil {
 		st.finish(reply{head: all})

@@ -14,13 +14,15 @@ const (
 	hVersion = "Mcp-Protocol-Version"
 	hMethod  = "Mcp-Method"
 	hName    = "Mcp-Name"
+
+	hLastEvent = "Last-Event-Id"
 )
 
 // maxNameHeader bounds Mcp-Name in bytes: it may hold any URI.
 const maxNameHeader = 8 << 10
 
 // single are the headers that must not come twice: readers would differ.
-var single = [...]string{hSession, hVersion, hMethod, hName, "Content-Type", "Last-Event-Id"}
+var single = [...]string{hSession, hVersion, hMethod, hName, "Content-Type", hLastEvent}
 
 // repeated returns the name of a header that came twice.
 func repeated(h http.Header) string {

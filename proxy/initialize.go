@@ -48,7 +48,7 @@ func (x *exchange) askedVersion() (string, *wire.Error) {
 func (x *exchange) handshake(version string) []byte {
 	snap := x.snapshot()
 	out := wire.AppendQuote([]byte(`{"protocolVersion":`), version)
-	out = appendCapabilities(append(out, ','), snap, true)
+	out = x.appendExtensions(x.appendCapabilities(append(out, ','), snap), snap, version)
 	out = append(append(append(out, `,"serverInfo":`...), x.f.serverInfo()...), instructions(snap)...)
 	return append(out, '}')
 }
@@ -56,7 +56,8 @@ func (x *exchange) handshake(version string) []byte {
 // discover returns the result of server/discover.
 func (x *exchange) discover() answer {
 	snap := x.snapshot()
-	out := appendCapabilities([]byte(`{"supportedVersions":`+versionsJSON+`,`), snap, false)
+	out := x.appendCapabilities([]byte(`{"supportedVersions":`+versionsJSON+`,`), snap)
+	out = x.appendExtensions(out, snap, versionModern)
 	out = append(out, instructions(snap)...)
 	return answer{result: append(append(out, x.f.hints()...), '}')}
 }
@@ -80,22 +81,31 @@ func instructions(s Snapshot) []byte {
 }
 
 // appendCapabilities appends what the view offers, or may come to offer: the
-// agent does not ask again. List changes are told within sessions only.
-func appendCapabilities(dst []byte, s Snapshot, changes bool) []byte {
+// agent does not ask again.
+func (x *exchange) appendCapabilities(dst []byte, s Snapshot) []byte {
 	dst = append(dst, `"capabilities":{`...)
 	n := len(dst)
 	for _, c := range [...]string{"tools", "prompts", "resources", "completions", "logging"} {
-		if c != "tools" && s != Snapshot(nothing) && !s.Has(c) {
+		if !mayOffer(s, c) {
 			continue
 		}
 		if len(dst) > n {
 			dst = append(dst, ',')
 		}
 		dst = append(append(append(dst, '"'), c...), `":{`...)
-		if changes && c != "completions" && c != "logging" {
+		if c != "completions" && c != "logging" {
 			dst = append(dst, `"listChanged":true`...)
+		}
+		if c == "resources" && x.f.opt.Subscriber != nil {
+			dst = append(dst, `,"subscribe":true`...)
 		}
 		dst = append(dst, '}')
 	}
 	return append(dst, '}')
+}
+
+// mayOffer reports whether a view offers a capability, or may come to: as long as
+// no server has listed, it may be all of them.
+func mayOffer(s Snapshot, capability string) bool {
+	return capability == "tools" || s == Snapshot(nothing) || s.Has(capability)
 }

@@ -11,7 +11,8 @@ const maxStrays = 64
 
 // A job is a request of a legacy agent, which may hang up before the end. What
 // no server has seen by then is dropped; what one works on goes on as a stray,
-// without its connection, because the agent did not cancel it.
+// without its connection, because the agent did not cancel it. All of it goes on if
+// the agent can come back for the rest of the stream.
 type job struct {
 	strays *strays
 	caller string
@@ -23,6 +24,7 @@ type job struct {
 
 	mu                       sync.Mutex
 	sent, gone, stray, ended bool
+	kept                     bool // the agent is gone, but can come back
 }
 
 // begin returns the context of the job, which shares nothing with that of its
@@ -46,14 +48,15 @@ func (j *job) hangUp() {
 		return
 	}
 	j.gone = true
-	j.out.abandon()
+	j.kept = j.out.abandon()
 	if j.conn != nil {
 		j.conn.Close()
 	}
-	if j.sent {
+	if j.sent || j.kept {
 		j.stray = j.strays.add(j.caller)
 	}
 	if !j.stray {
+		j.kept = false
 		j.cancel()
 	}
 }
@@ -63,7 +66,7 @@ func (j *job) hangUp() {
 func (j *job) send() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.sent = !j.gone
+	j.sent = !j.gone || j.kept
 	return j.sent
 }
 
@@ -72,7 +75,7 @@ func (j *job) answered() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.sent = false
-	if j.gone {
+	if j.gone && !j.kept {
 		j.cancel()
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// listen serves the GET stream of a legacy session: news until the agent hangs
-// up, the session ends or the sidecar drains.
+// listen serves the GET streams of a legacy session: news until the agent hangs
+// up, the session ends or the sidecar drains, or the rest of another stream.
 func (f *Front) listen(in *inbound) {
 	s, ok := f.sessionOf(in)
 	if !ok {
@@ -16,33 +16,41 @@ func (f *Front) listen(in *inbound) {
 		http.Error(in.w, "want Accept: text/event-stream", http.StatusNotAcceptable)
 		return
 	}
-	s.streams.Add(1)
-	defer s.leave()
-	st := &stream{w: in.w, rc: in.rc, counts: &f.counts}
-	openEvents(in.w)
-	if st.flush() != nil {
+	if id, _ := first(in.r.Header, hLastEvent); id != "" {
+		f.revisit(in, s, id)
 		return
 	}
+	f.news(in, s, nil, 0)
+}
+
+// news serves a GET stream: r behind event n, or a new one if r is nil.
+func (f *Front) news(in *inbound, s *session, r *record, n uint64) {
+	v := f.visit(in, s, r, n)
+	defer v.end(s)
+	err := v.open(in, s)
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
-	for {
-		var err error
+	for err == nil {
+		var more <-chan struct{}
+		if _, more, err = v.catchUp(); err != nil {
+			return
+		}
 		select {
+		case <-more:
 		case <-s.wake:
-			err = s.tell(st.message)
+			err = s.tell(v.say)
 		case msg := <-s.mail.out:
-			err = st.message(msg)
+			err = v.say(msg)
 			s.mail.done(msg)
 		case <-beat.C:
-			err = st.comment()
+			err = v.st.comment()
+		case <-v.rd.taken:
+			return
 		case <-in.r.Context().Done():
 			return
 		case <-s.gone:
 			return
 		case <-f.closing:
-			return
-		}
-		if err != nil {
 			return
 		}
 	}
@@ -53,7 +61,15 @@ func (s *session) leave() {
 	s.touch()
 }
 
-func (s *stream) message(b []byte) error { return s.event(&reply{head: b}) }
+// retell has all lists told anew: the agent may have missed that they changed.
+func (s *session) retell() {
+	s.news.Lock()
+	defer s.news.Unlock()
+	s.news.waiting = s.kinds
+	s.poke()
+}
+
+func (s *stream) message(b []byte) error { return s.event(&reply{head: b}, nil) }
 
 // delete ends a session at its agent's wish.
 func (f *Front) delete(in *inbound) {

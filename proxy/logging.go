@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"iter"
 	"sync/atomic"
 
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
@@ -47,40 +48,64 @@ func (x *exchange) setLevel() (answer, error) {
 	return answer{result: emptyObject}, nil
 }
 
-// Notify passes on what a server says outside of any call: log messages, to the
-// sessions whose view shows the server and whose level they reach. It neither
-// blocks nor keeps params. That lists changed is told by the views instead.
+// Notify passes on what a server says outside of any call, to those whose view
+// shows the server and who want it: log messages, updates of resources, the end
+// of an elicitation. It neither blocks nor keeps params. That lists changed is
+// told by the views instead.
 func (f *Front) Notify(profile string, from upstream.Origin, method string, params []byte) {
-	server := from.Server
-	if method != "notifications/message" || wire.Kindof(params) != '{' {
+	if wire.Kindof(params) != '{' {
 		return
 	}
-	raw, _ := wire.Get(params, "level")
-	level := levelOf(raw)
-	var msg []byte
-	for _, name := range [...]string{"", server} {
-		v, ok := f.opt.Views.View(profile, name)
-		if !ok {
-			continue
-		}
-		for _, s := range v.listeners() {
-			if !s.wants(level) {
+	switch method {
+	case "notifications/message":
+		f.logged(profile, from, params)
+	case updatedMethod:
+		f.updated(profile, from, params)
+	case completeMethod:
+		f.completed(profile, from, params)
+	}
+}
+
+// showing are the watchers of the views that show a server, and that may hear of
+// the connection in question.
+func (f *Front) showing(profile string, from upstream.Origin) iter.Seq[*watcher] {
+	return func(yield func(*watcher) bool) {
+		for _, name := range [...]string{"", from.Server} {
+			v, ok := f.opt.Views.View(profile, name)
+			if !ok {
 				continue
 			}
-			if msg == nil && len(params) <= maxLog {
-				if msg = f.logMessage(method, params); msg == nil {
+			for _, w := range v.watchers() {
+				if w.knows(from.Isolation) && !yield(w) {
 					return
 				}
-			}
-			if msg == nil || !s.mail.put(msg) {
-				f.counts.dropped.Add(1)
 			}
 		}
 	}
 }
 
-// logMessage makes the notification that agents get; nil if params are broken.
-func (f *Front) logMessage(method string, params []byte) []byte {
+// logged passes on a log message to the sessions whose level it reaches.
+func (f *Front) logged(profile string, from upstream.Origin, params []byte) {
+	raw, _ := wire.Get(params, "level")
+	level := levelOf(raw)
+	var msg []byte
+	for w := range f.showing(profile, from) {
+		if w.sess == nil || !w.sess.wants(level) {
+			continue
+		}
+		if msg == nil && len(params) <= maxLog {
+			if msg = f.aside("notifications/message", params); msg == nil {
+				return
+			}
+		}
+		if msg == nil || !w.sess.mail.put(msg) {
+			f.counts.dropped.Add(1)
+		}
+	}
+}
+
+// aside makes a notification of a server's words; nil if params are broken.
+func (f *Front) aside(method string, params []byte) []byte {
 	flags, err := wire.Valid(params, f.wireLimits())
 	if err != nil {
 		return nil

@@ -20,7 +20,7 @@ func TestDiscover(t *testing.T) {
 	r := w.modern("1", "server/discover", "", "{}")
 	wantJSON(t, "discover", r.body, `{"jsonrpc":"2.0","id":1,"result":{
 		"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],
-		"capabilities":{"tools":{},"prompts":{},"resources":{},"completions":{},"logging":{}},
+		"capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},"completions":{},"logging":{}},
 		"resultType":"complete","ttlMs":60000,"cacheScope":"private",`+serverInfoMeta+`}}`)
 }
 
@@ -226,7 +226,8 @@ func TestAnswersOfServers(t *testing.T) {
 		{"not found", upstream.Response{Error: []byte(`{"code":-32002,"message":"m"}`)},
 			`"error":{"code":-32002,"message":"m"}`, `"error":{"code":-32602,"message":"m"}`},
 		{"url elicitation", upstream.Response{Error: []byte(`{"code":-32042,"message":"m","data":{"u":1}}`)},
-			`"error":{"code":-32042,"message":"m","data":{"u":1}}`, `"error":{"code":-32603,"message":"m","data":{"u":1}}`},
+			`"error":{"code":-32042,"message":"m","data":{"u":1}}`,
+			`"error":{"code":-32021,"message":"m","data":{"requiredCapabilities":{"elicitation":{"url":{}}}}}`},
 		{"header mismatch behind us", upstream.Response{Error: []byte(`{"code":-32020,"message":"m"}`)},
 			`"error":{"code":-32603,"message":"m"}`, `"error":{"code":-32603,"message":"m"}`},
 		{"version behind us", upstream.Response{Error: []byte(`{"message":"m","code":-32022}`)},

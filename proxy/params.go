@@ -9,7 +9,7 @@ import (
 type params struct {
 	raw                                          []byte
 	name, uri, args, cursor, ref, level, request []byte
-	taskID, protocol, caps                       []byte
+	task, taskID, protocol, caps                 []byte
 	// state and responses are requestState and inputResponses: a retry has them.
 	state, responses []byte
 	meta             agentMeta
@@ -43,6 +43,8 @@ func readParams(raw []byte) (p params) {
 			p.level = val
 		case "requestId":
 			p.request = val
+		case "task":
+			p.task = val
 		case "taskId":
 			p.taskID = val
 		case "requestState":
@@ -119,59 +121,6 @@ func isToken(raw []byte) bool {
 		return true
 	}
 	return false
-}
-
-// forTrace returns the members of the outgoing _meta that carry the trace, if
-// it is well-formed; else nil.
-func (m *agentMeta) forTrace() []byte {
-	if !isTraceparent(m.trace) {
-		return nil
-	}
-	out := append([]byte(`"traceparent":`), m.trace...)
-	if isPlain(m.traceState, 512) {
-		out = append(append(out, `,"tracestate":`...), m.traceState...)
-	}
-	return out
-}
-
-// isTraceparent accepts version 00 of W3C trace context, quoted.
-func isTraceparent(raw []byte) bool {
-	if len(raw) != 57 || raw[0] != '"' || string(raw[1:4]) != "00-" || raw[36] != '-' || raw[53] != '-' {
-		return false
-	}
-	return isHex(raw[4:36]) && isHex(raw[37:53]) && isHex(raw[54:56]) && nonZero(raw[4:36]) && nonZero(raw[37:53])
-}
-
-func isHex(b []byte) bool {
-	for _, c := range b {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
-}
-
-func nonZero(b []byte) bool {
-	for _, c := range b {
-		if c != '0' {
-			return true
-		}
-	}
-	return false
-}
-
-// isPlain reports whether raw is a JSON string of visible ASCII and spaces
-// without escapes, of at most max bytes.
-func isPlain(raw []byte, max int) bool {
-	if wire.Kindof(raw) != '"' || len(raw) > max+2 {
-		return false
-	}
-	for _, c := range raw[1 : len(raw)-1] {
-		if c < ' ' || c > '~' || c == '\\' || c == '"' {
-			return false
-		}
-	}
-	return true
 }
 
 // levels are the log levels of MCP, the least severe first.

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"fmt"
 	"sync"
 
@@ -28,21 +27,6 @@ type laneKey struct {
 type lane struct {
 	turn chan struct{} // holds a token while someone has the turn
 	refs int
-}
-
-// enter waits for its turn; leave must be called if err is nil.
-func (l *lanes) enter(ctx context.Context, k laneKey) (leave func(), err error) {
-	e := l.join(k)
-	if e == nil {
-		return nil, tooMany(k.server)
-	}
-	select {
-	case e.turn <- struct{}{}:
-		return func() { <-e.turn; l.part(k, e) }, nil
-	case <-ctx.Done():
-		l.part(k, e)
-		return nil, ctx.Err()
-	}
 }
 
 // tooMany is why a call does not even wait.

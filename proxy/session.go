@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
 	"github.com/mcp-sidecar/mcp-sidecar/auth"
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
@@ -76,133 +75,33 @@ func idKey(raw []byte) string {
 // the view that opened it.
 type session struct {
 	scope
+	watcher
 	id      string
 	caller  auth.Caller
-	view    *View
 	version string
 	caps    capabilities
-	asked   asked // questions that wait for this agent's answers
+	asked   asked    // questions that wait for this agent's answers
+	replay  recorded // what can be fetched again; guarded by the front's replays
+	elicits elicits  // forms elsewhere that servers will tell the end of
 
 	level   atomic.Int32  // index into levels; -1 while the agent never said
 	used    atomic.Int64  // unix nanoseconds
 	streams atomic.Int32  // open GET streams
-	wake    chan struct{} // holds a token while news waits
 	mail    *mailbox      // log messages of servers, whole; shared by sessions
 	gone    chan struct{} // closed by the store when the session ends
-
-	news struct {
-		sync.Mutex
-		seen    [3][32]byte // what the agent last listed or was told of
-		waiting [3]bool
-	}
-}
-
-// listed are the kinds whose changes agents are told, in the order of news.
-var listed = [3]aggregate.Kind{aggregate.Tools, aggregate.Prompts, aggregate.Resources}
-
-var changes = [3]string{
-	"notifications/tools/list_changed",
-	"notifications/prompts/list_changed",
-	"notifications/resources/list_changed",
 }
 
 func newSession(id string, c auth.Caller, v *View, version string, caps capabilities) *session {
-	s := &session{id: id, caller: c, view: v, version: version, caps: caps,
-		wake: make(chan struct{}, 1), mail: newMailbox(waitingLogs, waitingLogBytes), gone: make(chan struct{})}
+	s := &session{id: id, caller: c, version: version, caps: caps,
+		mail: newMailbox(waitingLogs, waitingLogBytes), gone: make(chan struct{})}
+	s.watcher = watcher{view: v, answers: caps.answers != 0, kinds: [3]bool{true, true, true}, known: [2]string{id, c.ID}, sess: s}
 	s.level.Store(-1)
 	s.touch()
-	v.subscribe(s) // before the look: a change in between is told later
-	s.news.Lock()
-	defer s.news.Unlock()
-	for i, k := range listed {
-		s.news.seen[i], s.news.waiting[i] = digestOf(s.snapshot(), k), false
-	}
+	s.watch()
 	return s
 }
 
-// digestOf tells what a list shows. Templates count as resources: they share a
-// notification.
-func digestOf(snap Snapshot, k aggregate.Kind) [32]byte {
-	d := snap.Digest(k)
-	if k == aggregate.Resources {
-		for i, b := range snap.Digest(aggregate.Templates) {
-			d[i] = d[i]<<1 | d[i]>>7
-			d[i] ^= b
-		}
-	}
-	return d
-}
-
 func (s *session) touch() { s.used.Store(time.Now().UnixNano()) }
-
-// sawList notes what the agent is being shown. When that is no longer the
-// newest, the agent is told again.
-func (s *session) sawList(snap Snapshot, k aggregate.Kind) {
-	if k == aggregate.Templates {
-		k = aggregate.Resources
-	}
-	s.news.Lock()
-	defer s.news.Unlock()
-	for i := range listed {
-		if listed[i] == k {
-			d := digestOf(snap, k)
-			s.news.seen[i] = d
-			s.news.waiting[i] = d != digestOf(s.snapshot(), k)
-		}
-	}
-	if s.news.waiting != [3]bool{} {
-		s.poke()
-	}
-}
-
-// changed marks the lists of which the agent knows another version.
-func (s *session) changed(snap Snapshot) {
-	s.news.Lock()
-	defer s.news.Unlock()
-	for i, k := range listed {
-		if d := digestOf(snap, k); d != s.news.seen[i] {
-			s.news.seen[i], s.news.waiting[i] = d, true
-		}
-	}
-	if s.news.waiting != [3]bool{} {
-		s.poke()
-	}
-}
-
-func (s *session) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-// tell hands the notifications that wait to write. What could not be written
-// goes on waiting.
-func (s *session) tell(write func(b []byte) error) error {
-	s.news.Lock()
-	waiting := s.news.waiting
-	s.news.waiting = [3]bool{}
-	s.news.Unlock()
-	for i, w := range waiting {
-		if !w {
-			continue
-		}
-		if err := write(wire.AppendNotification(nil, changes[i], nil)); err != nil {
-			s.untold(waiting, i)
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *session) untold(waiting [3]bool, from int) {
-	s.news.Lock()
-	defer s.news.Unlock()
-	for i := from; i < len(waiting); i++ {
-		s.news.waiting[i] = s.news.waiting[i] || waiting[i]
-	}
-	s.poke()
-}
 
 // idle reports whether the session neither asks nor listens.
 func (s *session) idle() bool { return s.streams.Load() == 0 && !s.busy() }
@@ -211,8 +110,9 @@ var errSessions = errors.New("too many sessions")
 
 // sessions are the live sessions of all legacy agents over HTTP.
 type sessions struct {
-	max  int
-	idle time.Duration
+	max   int
+	idle  time.Duration
+	ended func(*session) // told of each that ends; it must not block
 
 	mu  sync.RWMutex
 	m   map[string]*session
@@ -290,7 +190,8 @@ func (st *sessions) drop(s *session) {
 	if st.has[s.caller]--; st.has[s.caller] == 0 {
 		delete(st.has, s.caller)
 	}
-	s.view.unsubscribe(s)
+	s.asked.end()
+	st.ended(s)
 	close(s.gone)
 }
 

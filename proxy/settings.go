@@ -27,6 +27,16 @@ type Limits struct {
 	// StreamQueue bounds the messages that wait for one slow reader, which weigh
 	// 1 MiB at most besides. If zero, 256.
 	StreamQueue int `yaml:"stream_queue"`
+	// ReplayBytes bounds what one session keeps of its streams for an agent that
+	// loses a connection and comes back within 5 minutes. If zero, 1 MiB.
+	ReplayBytes int `yaml:"replay_bytes"`
+	// Parked bounds the calls that have asked an agent of 2026-07-28 something and
+	// are not over; at the limit a server's question is refused. If zero, 256.
+	Parked int `yaml:"parked"`
+	// ParkedPerCaller bounds those of one caller. If zero, 32.
+	ParkedPerCaller int `yaml:"parked_per_caller"`
+	// ParkedTime bounds the wait for an agent's next request. If zero, 10m.
+	ParkedTime time.Duration `yaml:"parked_time"`
 }
 
 // Profile is one entry of profiles: a view that agents get.

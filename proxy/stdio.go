@@ -50,10 +50,13 @@ func (f *Front) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 	stop := context.AfterFunc(ctx, func() { closeReader(in) })
 	defer stop()
 	err := p.read(ctx, in)
+	if p.sess != nil {
+		p.sess.asked.end() // no answer can come any more
+	}
 	p.calls.Wait()
 	close(p.queue)
 	if p.sess != nil {
-		p.view.unsubscribe(p.sess)
+		f.ended(p.sess)
 	}
 	if ctx.Err() != nil {
 		return awaitWriter(written)
@@ -202,6 +205,10 @@ func (p *pipe) line(ctx, reading context.Context, line []byte) {
 	case x.modern:
 		if e := checkModern(&m, &x.params, nil); e != nil {
 			p.send(ctx, failed(m.ID, e, true))
+			return
+		}
+		if m.Method == listenMethod {
+			p.listen(ctx, reading, x)
 			return
 		}
 		p.start(ctx, x)

@@ -31,6 +31,19 @@ type stream struct {
 	queue   *mailbox      // made with the first event; closed by finish
 	drained chan struct{} // closed by pump
 	done    bool          // nothing more is taken
+
+	keep keeping
+	rec  *record // what is kept, from the first event on; nil when nothing is
+	rd   *reader // with rec
+}
+
+// A keeping says how a stream is kept for an agent that loses its connection. The
+// zero value is not at all.
+type keeping struct {
+	by      *replays
+	of      *recorded
+	request []byte // the id of the request; nil for several
+	primes  bool   // the agent is told where to go on
 }
 
 func newStream(w http.ResponseWriter, rc http.ResponseController, f forms, queue int, c *counts) *stream {
@@ -53,7 +66,17 @@ func (s *stream) wake() {
 // begin starts the writer of events; s.mu is held.
 func (s *stream) begin() {
 	s.queue, s.drained = newMailbox(s.size, waitingBytes), make(chan struct{})
+	s.record()
 	go s.pump(s.queue)
+}
+
+// record begins to keep what is sent.
+func (s *stream) record() {
+	if s.keep.by == nil {
+		return
+	}
+	s.rd = newReader(func() { s.rc.SetWriteDeadline(time.Now()) })
+	s.rec = s.keep.by.open(s.keep.of, s.keep.request, false, s.rd)
 }
 
 // notify hands on a notification. It never blocks: a reader that is too slow
@@ -88,20 +111,24 @@ func (s *stream) deliver(msg []byte) bool {
 	return s.queue.put(msg)
 }
 
-// abandon makes s deaf: its reader is gone. Only finish may follow.
-func (s *stream) abandon() {
+// abandon notes that the reader of s is gone. True means that s goes on into its
+// record, where the agent can fetch it; else s is deaf, and only finish may follow.
+func (s *stream) abandon() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.done && s.rec != nil {
+		return true
+	}
 	s.done = true
+	return false
 }
 
 // pump writes events until queue is closed. It is the only writer meanwhile.
 func (s *stream) pump(queue *mailbox) {
 	defer close(s.drained)
-	openEvents(s.w)
+	err := s.open()
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
-	err := s.flush()
 	if len(queue.out) == 0 && err == nil {
 		err = s.comment()
 	}
@@ -111,8 +138,9 @@ func (s *stream) pump(queue *mailbox) {
 			if !ok {
 				return
 			}
+			id := s.kept(m)
 			if err == nil {
-				err = s.event(&reply{head: m})
+				err = s.event(&reply{head: m}, id)
 			}
 			queue.done(m)
 		case <-beat.C:
@@ -121,6 +149,25 @@ func (s *stream) pump(queue *mailbox) {
 			}
 		}
 	}
+}
+
+// open begins the events.
+func (s *stream) open() error {
+	openEvents(s.w)
+	if s.rec != nil && s.keep.primes {
+		if err := s.prime(s.rec.id(0)); err != nil {
+			return err
+		}
+	}
+	return s.flush()
+}
+
+// kept records a message, and returns the id of its event; nil when it has none.
+func (s *stream) kept(msg []byte) []byte {
+	if s.rec == nil {
+		return nil
+	}
+	return s.rec.id(s.rec.add(msg))
 }
 
 // finish writes the answer; afterwards s writes no more.
@@ -139,20 +186,37 @@ func (s *stream) finish(r reply) {
 		<-s.drained
 	}
 	s.last(r, events)
+	if s.rec != nil {
+		s.rec.leave(s.rd)
+	}
 }
 
 func (s *stream) last(r reply, events bool) {
 	switch {
-	case events && r.silent():
 	case events:
-		s.event(&r)
+		s.close(&r)
 	case r.silent():
 		s.nothing(r.status)
 	case s.forms&asJSON != 0 || r.status != 0:
 		s.json(r)
 	default:
-		openEvents(s.w)
-		s.event(&r)
+		s.record()
+		s.open()
+		s.close(&r)
+	}
+}
+
+// close sends the answer as the last event, if there is one.
+func (s *stream) close(r *reply) {
+	if r.silent() {
+		r = nil
+	}
+	var id []byte
+	if s.rec != nil {
+		id = s.rec.id(s.rec.finish(r))
+	}
+	if r != nil {
+		s.event(r, id)
 	}
 }
 
@@ -198,12 +262,29 @@ func (s *stream) write(b []byte) error {
 	for len(b) > 0 {
 		n := min(len(b), writePiece)
 		s.arm()
+		if s.taken() {
+			return errTaken
+		}
 		if _, err := s.w.Write(b[:n]); err != nil {
 			return err
 		}
 		b = b[n:]
 	}
 	return nil
+}
+
+// taken reports whether another connection took the stream over. It is asked after
+// arm, so that the one who took it can end the write.
+func (s *stream) taken() bool {
+	if s.rd == nil {
+		return false
+	}
+	select {
+	case <-s.rd.taken:
+		return true
+	default:
+		return false
+	}
 }
 
 // arm gives the next write its time; writers that cannot are test recorders.
@@ -220,9 +301,13 @@ var (
 	pulse     = []byte(": still working\n\n")
 )
 
-// event writes one message as one event.
-func (s *stream) event(r *reply) error {
-	if err := s.write(eventHead); err != nil {
+// event writes one message as one event, under an id if that is not nil.
+func (s *stream) event(r *reply, id []byte) error {
+	head := eventHead
+	if id != nil {
+		head = append(append(append([]byte("id: "), id...), '\n'), eventHead...)
+	}
+	if err := s.write(head); err != nil {
 		return err
 	}
 	for _, p := range r.parts() {
@@ -234,6 +319,11 @@ func (s *stream) event(r *reply) error {
 		return err
 	}
 	return s.flush()
+}
+
+// prime tells the agent where to go on should it lose the connection, and when.
+func (s *stream) prime(id []byte) error {
+	return s.write([]byte("id: " + string(id) + "\nretry: " + retryTime + "\ndata: \n\n"))
 }
 
 func (s *stream) comment() error {

@@ -25,11 +25,15 @@ func chatty(_ context.Context, c *upstream.Call) (upstream.Response, error) {
 	return result("{\n\"content\":\r\n[]}"), nil
 }
 
+// events returns the messages in a body of events, without their ids.
 func events(body string) (out []string) {
 	for e := range strings.SplitSeq(strings.TrimSuffix(body, "\n\n"), "\n\n") {
+		if rest, ok := strings.CutPrefix(e, "id: "); ok {
+			_, e, _ = strings.Cut(rest, "\n")
+		}
 		if data, ok := strings.CutPrefix(e, "event: message\ndata: "); ok {
 			out = append(out, data)
-		} else if !strings.HasPrefix(e, ":") {
+		} else if !strings.HasPrefix(e, ":") && e != "retry: 1000\ndata: " {
 			out = append(out, "not an event: "+e)
 		}
 	}
@@ -128,7 +132,7 @@ func (s *sseReader) next() string {
 		if err != nil {
 			return err.Error()
 		}
-		if data, ok := strings.CutPrefix(line, "data: "); ok {
+		if data, ok := strings.CutPrefix(line, "data: "); ok && data != "\n" {
 			return strings.TrimSuffix(data, "\n")
 		}
 	}

@@ -28,6 +28,9 @@ func (l *Limits) Validate(rep func(key, msg string)) {
 		{"connections", l.Connections, 1, 1_000_000},
 		{"page_bytes", l.PageBytes, 1 << 10, 8 << 20},
 		{"stream_queue", l.StreamQueue, 1, 100_000},
+		{"replay_bytes", l.ReplayBytes, 1 << 16, replayTotal},
+		{"parked", l.Parked, 1, 100_000},
+		{"parked_per_caller", l.ParkedPerCaller, 1, 100_000},
 	} {
 		if n.val != 0 && (n.val < n.low || n.val > n.high) {
 			rep(n.key, fmt.Sprintf("must be from %d to %d", n.low, n.high))
@@ -35,6 +38,9 @@ func (l *Limits) Validate(rep func(key, msg string)) {
 	}
 	if l.SessionIdle != 0 && l.SessionIdle < time.Second {
 		rep("session_idle", "must be at least 1s")
+	}
+	if l.ParkedTime != 0 && l.ParkedTime < time.Second {
+		rep("parked_time", "must be at least 1s")
 	}
 	if l.InFlightBytes != 0 && l.InFlightBytes < l.RequestBytes {
 		rep("in_flight_bytes", "is less than request_bytes")

@@ -2,14 +2,17 @@ package proxy
 
 import (
 	"iter"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 )
 
-// debounce collects changes before sessions hear of them.
+// debounce collects changes before watchers hear of them.
 const debounce = 100 * time.Millisecond
 
 // A Snapshot is what a view offers at one moment. It is immutable.
@@ -22,6 +25,8 @@ type Snapshot interface {
 	Inner(kind aggregate.Kind, server, inner string) (aggregate.Route, bool)
 	Native(kind aggregate.Kind, server string) iter.Seq2[aggregate.Route, []byte]
 	Has(capability string) bool
+	Info(server string) *upstream.Info
+	Servers() iter.Seq2[string, *upstream.Info]
 	Page(kind aggregate.Kind, after string) (items []byte, next string, ok bool)
 	Digest(kind aggregate.Kind) [32]byte
 	Instructions() string
@@ -41,7 +46,7 @@ type View struct {
 	asking  atomic.Pointer[holder] // nil as long as it is the same
 
 	mu      sync.Mutex
-	subs    map[*session]struct{}
+	subs    map[*watcher]struct{}
 	pending bool // a flush is due
 }
 
@@ -67,19 +72,20 @@ func (v *View) of(answers bool) Snapshot {
 	return v.snapshot()
 }
 
-func (v *View) subscribe(s *session) {
+// subscribe has a watcher told of changes.
+func (v *View) subscribe(w *watcher) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.subs == nil {
-		v.subs = map[*session]struct{}{}
+		v.subs = map[*watcher]struct{}{}
 	}
-	v.subs[s] = struct{}{}
+	v.subs[w] = struct{}{}
 }
 
-func (v *View) unsubscribe(s *session) {
+func (v *View) unsubscribe(w *watcher) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	delete(v.subs, s)
+	delete(v.subs, w)
 }
 
 // update swaps the snapshots and tells the subscribers a little later.
@@ -103,20 +109,16 @@ func (v *View) flush() {
 	v.mu.Lock()
 	v.pending = false
 	v.mu.Unlock()
-	for _, s := range v.listeners() {
-		s.changed(s.snapshot())
+	for _, w := range v.watchers() {
+		w.changed(w.snapshot())
 	}
 }
 
-// listeners are the sessions on the view.
-func (v *View) listeners() []*session {
+// watchers are those who are told of the view's changes.
+func (v *View) watchers() []*watcher {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	out := make([]*session, 0, len(v.subs))
-	for s := range v.subs {
-		out = append(out, s)
-	}
-	return out
+	return slices.Collect(maps.Keys(v.subs))
 }
 
 // A Keeper holds the current snapshot of every view. The zero value is empty.

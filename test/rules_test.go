@@ -23,7 +23,7 @@ var ladder = [][]string{
 	{"config"},
 	{"proxy"},
 	{"aggregate"},
-	{"upstream"},
+	{"upstream", "sampling"},
 	{"policy", "auth"},
 	{"egress"},
 	{"tls", "wire"},

@@ -151,6 +151,8 @@ type Info struct {
 	Capabilities []byte
 	ServerInfo   []byte
 	Instructions string
+	// HTTP is true for servers that are spoken to over Streamable HTTP.
+	HTTP bool
 	// PID is that of a stdio server's process; zero otherwise.
 	PID int
 }

@@ -21,6 +21,9 @@ type env struct {
 	offers []byte
 	// noise counts lines, events and answers that nobody asked for. It may be nil.
 	noise func(n int)
+	// renewed is called when the server has forgotten the session, and with it what
+	// was subscribed to. It must not block. It may be nil.
+	renewed func()
 	// guard kills process groups when this program dies. It may be nil.
 	guard *Guard
 	// gate bounds how many processes start at once. If nil, there is no bound.

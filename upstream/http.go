@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// courtesy bounds what we send only to be polite: the end of a session, a
-	// cancellation, the answer to a question.
+	// courtesy bounds what we send only to be polite: the end of a session, that a
+	// question is declined.
 	courtesy = 2 * time.Second
 	// maxLimit keeps sums and products of limits far from overflow.
 	maxLimit = 1 << 30
@@ -55,12 +55,18 @@ type httpConn struct {
 	dials     func() context.Context
 	stopDials context.CancelFunc
 
-	// asides bounds the background work; see http_aside.go.
-	asides chan struct{}
-	mu     sync.Mutex // guards closed and the adding to work
-	closed bool
-	work   sync.WaitGroup
-	done   chan struct{} // closed by Close
+	// askers are the calls that answer questions; see http_ask.go.
+	askers askers
+	// asides bounds the background work, see http_aside.go, and replies that part
+	// of it which servers wait for.
+	asides  chan struct{}
+	replies chan struct{}
+	mu      sync.Mutex // guards closed, relisted and the adding to work
+	closed  bool
+	// relisted is when tools were listed anew because of their headers.
+	relisted time.Time
+	work     sync.WaitGroup
+	done     chan struct{} // closed by Close
 }
 
 // dialHTTP finds the era of the server at r.URL and performs its handshake.
@@ -75,7 +81,9 @@ func dialHTTP(ctx context.Context, r *Resolved, e env) (conn, error) {
 		return nil, err
 	}
 	c.keepIdle(r, keepAlive)
-	c.startListening(c.session.Load())
+	s := c.session.Load()
+	c.startListening(s)
+	c.awaitListening(ctx, s)
 	return c, nil
 }
 
@@ -97,6 +105,7 @@ func newHTTPConn(r *Resolved, e env) *httpConn {
 		dials:     func() context.Context { return dials },
 		stopDials: stopDials,
 		asides:    make(chan struct{}, 2*r.Settings.maxConcurrency()),
+		replies:   make(chan struct{}, mostWaiting),
 		done:      make(chan struct{}),
 	}
 	c.transport = newTransport(r, defaultIdle, c.dials)

@@ -13,37 +13,35 @@ import (
 // drainTime is how long the end of a stream may take behind the answer.
 const drainTime = 250 * time.Millisecond
 
-// background runs f in a goroutine that Close waits for. If there are too many
-// of them, or the connection is closed, it calls instead, if that is not nil.
-func (c *httpConn) background(f, instead func()) {
+// background runs f in a goroutine that Close waits for. If all places are taken,
+// or the connection is closed, it calls instead.
+func (c *httpConn) background(places chan struct{}, f, instead func()) {
 	c.mu.Lock()
 	select {
-	case c.asides <- struct{}{}:
+	case places <- struct{}{}:
 		if !c.closed {
 			c.work.Add(1)
 			c.mu.Unlock()
-			go c.runAside(f)
+			go c.runAside(places, f)
 			return
 		}
-		<-c.asides
+		<-places
 	default:
 	}
 	c.mu.Unlock()
-	if instead != nil {
-		instead()
-	}
+	instead()
 }
 
-func (c *httpConn) runAside(f func()) {
+func (c *httpConn) runAside(places chan struct{}, f func()) {
 	defer c.work.Done()
-	defer func() { <-c.asides }()
+	defer func() { <-places }()
 	f()
 }
 
 // aside posts a message that no call waits for. When too many are under way it
 // is dropped, and counted as noise.
 func (c *httpConn) aside(s *session, msg []byte) {
-	c.background(func() {
+	c.background(c.asides, func() {
 		ctx, cancel := context.WithTimeout(c.root(), courtesy)
 		defer cancel()
 		if _, err := c.post(ctx, s, msg); err != nil {
@@ -56,7 +54,7 @@ func (c *httpConn) aside(s *session, msg []byte) {
 func (c *httpConn) sendCancel(s *session, id int64, reason string) {
 	params := strconv.AppendInt([]byte(`{"requestId":`), id, 10)
 	params = wire.AppendQuote(append(params, `,"reason":`...), reason)
-	c.aside(s, wire.AppendNotification(nil, "notifications/cancelled", append(params, '}')))
+	c.deliver(s, wire.AppendNotification(nil, cancelledNote, append(params, '}')))
 }
 
 // post sends a message to which there is no answer and returns the status.

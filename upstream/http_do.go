@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
@@ -59,32 +60,41 @@ type exchange struct {
 	idText   [20]byte
 	progress progressGate
 	junk     int // events that were not JSON-RPC
+	// body is what the answer is read from, and is closed in the end.
+	body io.ReadCloser
+	// asks are the server's questions about the call; nil when it answers none.
+	asks *openQuestions
+	// resumes counts how often the reply's stream was opened again.
+	resumes int
 	// open is set while the reply's stream may go on behind the answer.
 	open bool
 }
 
 func (x *exchange) run(ctx context.Context, limit time.Duration) (Response, error) {
-	rctx, cancel := x.c.scope(ctx, limit)
+	rctx, cancel := x.begin(ctx, limit)
+	defer x.finish()
 	box := scratch.Get().(*[]byte)
 	body := x.request((*box)[:0])
 	defer x.recycle(box, body)
 	x.trace.GotConn, x.trace.WroteRequest = x.connected, x.written
-	resp, err := x.c.send(httptrace.WithClientTrace(rctx, &x.trace), http.MethodPost, body, x.s.header(x.call.Method, x.call.Name))
+	resp, err := x.c.send(httptrace.WithClientTrace(rctx, &x.trace), http.MethodPost, body, x.header())
 	if err != nil {
 		err = x.lost(ctx, rctx, limit, err)
 		cancel()
 		return Response{}, err
 	}
 	x.status, x.head = resp.StatusCode, resp.Header
-	out, err := x.reply(resp)
+	x.body = resp.Body
+	out, err := x.reply(rctx, resp)
 	if err != nil && !x.isVerdict(err) {
 		err = x.lost(ctx, rctx, limit, err)
 	}
 	if x.open && err == nil {
-		x.c.background(func() { x.c.drain(resp.Body, cancel) }, func() { _ = resp.Body.Close(); cancel() })
+		body := x.body
+		x.c.background(x.c.asides, func() { x.c.drain(body, cancel) }, func() { _ = body.Close(); cancel() })
 		return out, nil
 	}
-	_ = resp.Body.Close()
+	_ = x.body.Close()
 	cancel()
 	return out, err
 }

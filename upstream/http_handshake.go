@@ -91,6 +91,7 @@ func (c *httpConn) assumeModern() error {
 
 func (c *httpConn) adopt(in Info, s *session) {
 	c.info = in
+	c.info.HTTP = true
 	c.session.Store(s)
 }
 

@@ -23,8 +23,8 @@ const (
 	maxNameValue = 8 << 10 // of Mcp-Name as it is sent; many servers take no more
 )
 
-// ours are headers that settings cannot change: the protocol's, and those by
-// which HTTP frames a message.
+// ours are headers that settings cannot change: the protocol's, to which belong
+// all that begin with Mcp-Param-, and those by which HTTP frames a message.
 var ours = []string{hdrVersion, hdrSession, hdrMethod, hdrName, "Content-Type", "Accept", "Accept-Encoding",
 	"Content-Length", "Transfer-Encoding", "Connection", "Host", "Te", "Trailer", "Upgrade", "Expect",
 	"Keep-Alive", "Proxy-Connection", "Last-Event-Id", "Idempotency-Key", "X-Idempotency-Key"}
@@ -39,6 +39,7 @@ func baseHeader(r *Resolved, e *env) http.Header {
 	for _, k := range ours {
 		delete(h, k)
 	}
+	maps.DeleteFunc(h, func(k string, _ []string) bool { return isParam(k) })
 	h["Content-Type"] = []string{"application/json"}
 	h["Accept"] = []string{"application/json, text/event-stream"}
 	h["Accept-Encoding"] = []string{"identity"}
@@ -64,6 +65,9 @@ type session struct {
 	proof proof
 	// quiet ends the standing stream; nil when there is none.
 	quiet context.CancelFunc
+	// listening is closed after the first attempt to open that stream; nil when
+	// there is none.
+	listening chan struct{}
 
 	mu   sync.RWMutex
 	made map[target]http.Header
@@ -126,7 +130,7 @@ func (s *session) unfit(c *Call) error {
 			return fmt.Errorf("a %s of %d bytes does not fit the %s header, at most %d", v.what, n, v.header, maxNameValue)
 		}
 	}
-	return nil
+	return unfitParams(c.Header)
 }
 
 // encodeValue writes a value as the MCP specification wants it in a header:

@@ -3,9 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"net/http"
 	"time"
 
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
@@ -17,11 +14,8 @@ const (
 	listenMost  = 60 * time.Second // between attempts, at most
 	listenGood  = 30 * time.Second // a stream of this age resets the pause
 	listenGap   = 5 * time.Second  // without a stream so long, lists are read again
+	listenFirst = time.Second      // for which calls that can be asked about wait at most
 )
-
-// errNotOffered is an answer that ends listening for good: servers need not
-// have a standing stream, and one that says no is not asked again.
-var errNotOffered = errors.New("the server offers no standing stream")
 
 // listen keeps the stream on which a legacy server says what belongs to no call,
 // above all that a list changed. What becomes of it never touches calls.
@@ -42,7 +36,7 @@ func (c *httpConn) listen(ctx context.Context, s *session) {
 		if since = time.Now(); since.Sub(start) > listenGood {
 			pause = listenPause
 		}
-		if !sleep(ctx, nil, jitter(max(pause, l.retry))) {
+		if !sleep(ctx, nil, l.wait(pause)) {
 			return
 		}
 		pause = min(2*pause, listenMost)
@@ -56,8 +50,25 @@ func (c *httpConn) startListening(s *session) {
 	if !c.closed && s.era == Legacy {
 		var ctx context.Context
 		ctx, s.quiet = context.WithCancel(c.root())
+		s.listening = make(chan struct{})
 		c.work.Add(1)
 		go c.listen(ctx, s)
+	}
+}
+
+// awaitListening waits until the standing stream is there, or is known not to be,
+// if questions can come on it: servers drop one for which they find no stream.
+func (c *httpConn) awaitListening(ctx context.Context, s *session) {
+	if s.listening == nil || len(members(c.env.offers)) == 0 {
+		return
+	}
+	t := time.NewTimer(listenFirst)
+	defer t.Stop()
+	select {
+	case <-s.listening:
+	case <-t.C:
+	case <-ctx.Done():
+	case <-c.root().Done():
 	}
 }
 
@@ -82,43 +93,35 @@ func (c *httpConn) listsMayDiffer() {
 type listener struct {
 	c      *httpConn
 	s      *session
-	opened bool   // at least once
-	lastID []byte // of the last event that had one
-	retry  time.Duration
+	tried  bool          // at least once
+	opened bool          // at least once
+	lastID []byte        // of the last event that had one
+	retry  time.Duration // what its events said last,
+	after  time.Duration // and what a refusal did
 }
 
 // once opens the stream and reads it to its end.
 func (l *listener) once(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	resp, err := l.c.send(ctx, http.MethodGet, nil, l.header())
+	l.after = 0
+	s, err := l.c.openStream(ctx, l.s, l.lastID)
+	if !l.tried {
+		l.tried = true
+		close(l.s.listening)
+	}
 	if err != nil {
-		return l.c.netText(err)
+		l.after = min(s.after, listenMost)
+		return err
 	}
-	defer resp.Body.Close()
-	switch {
-	case resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests:
-		l.retry = min(retryAfter(resp.Header.Get("Retry-After"), time.Now()), listenMost)
-		return fmt.Errorf("answered %d", resp.StatusCode)
-	case resp.StatusCode != http.StatusOK || mediaType(resp.Header) != "text/event-stream":
-		return errNotOffered
-	}
-	body, _, err := decoded(resp)
-	if err != nil {
-		return errNotOffered
-	}
+	defer s.raw.Close()
 	l.opened = true
-	return l.read(newEventReader(body, nil, l.c.limit, streamFactor*l.c.limit))
+	return l.read(newEventReader(s.body, nil, l.c.limit, streamFactor*l.c.limit))
 }
 
-func (l *listener) header() http.Header {
-	h := maps.Clone(l.s.base)
-	delete(h, "Content-Type")
-	h["Accept"] = []string{"text/event-stream"}
-	if len(l.lastID) > 0 {
-		h["Last-Event-Id"] = []string{string(l.lastID)}
-	}
-	return h
+// wait is how long the stream stays closed: never shorter than the server asked.
+func (l *listener) wait(pause time.Duration) time.Duration {
+	return max(jitter(pause), l.retry, l.after)
 }
 
 func (l *listener) read(r *eventReader) error {
@@ -136,15 +139,17 @@ func (l *listener) read(r *eventReader) error {
 	}
 }
 
-// message handles what belongs to no call: notifications, and questions, which
-// nobody behind a plain connection answers. Anything else is noise.
+// message handles what came outside of any call's stream: notifications, and
+// questions. Anything else is noise.
 func (l *listener) message(b []byte) {
 	m, err := wire.ParseServer(b, wire.Limits{})
 	switch {
+	case err == nil && m.Kind() == wire.Notification && m.Method == cancelledNote:
+		l.c.askers.withdraw(l.s, cancelledID(m.Params))
 	case err == nil && m.Kind() == wire.Notification && m.Method != progressMethod && !oversized(&m):
 		l.c.env.notified(m.Method, m.Params)
 	case err == nil && m.Kind() == wire.Request && len(m.ID) <= maxQuestionID:
-		l.c.decline(l.s, &m)
+		l.c.asked(l.s, &m)
 	default:
 		l.c.env.noised(1)
 	}

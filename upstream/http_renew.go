@@ -81,6 +81,10 @@ func (c *httpConn) renew(ctx context.Context, old *session, method string, lost 
 	c.env.logger().Info("session opened again", "server", c.server)
 	c.stopListening(old)
 	c.startListening(s)
+	c.awaitListening(ctx, s)
+	if c.env.renewed != nil {
+		c.env.renewed()
+	}
 	if !strings.HasSuffix(method, "/list") { // who reads a list reads it from the new session
 		c.listsMayDiffer() // it may be another server by now
 	}

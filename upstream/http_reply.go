@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +40,7 @@ type lostSession struct {
 func (e *lostSession) Error() string { return e.text }
 
 // reply turns an HTTP response into the answer.
-func (x *exchange) reply(resp *http.Response) (Response, error) {
+func (x *exchange) reply(ctx context.Context, resp *http.Response) (Response, error) {
 	body, length, err := decoded(resp)
 	if err != nil {
 		return Response{}, x.fail(Protocol, fmt.Errorf("answered %d: %w", resp.StatusCode, x.c.netText(err)))
@@ -51,7 +52,7 @@ func (x *exchange) reply(resp *http.Response) (Response, error) {
 	case "application/json":
 		return x.whole(body, length)
 	case "text/event-stream":
-		return x.stream(body)
+		return x.stream(ctx, body)
 	}
 	return Response{}, x.fail(Protocol, x.describe(resp, bodyHead(body)))
 }
@@ -130,6 +131,7 @@ func (x *exchange) answer(m *wire.Message) (Response, error) {
 			return out, x.fail(Protocol, errors.New("answered an error that is no object"))
 		}
 		if code := rpcCode(m.Err); x.s.era == Modern && x.ofThisHop(code) {
+			x.headersDiffer(code)
 			return out, x.fail(Protocol, x.refusal(http.StatusOK, code, m.Err))
 		}
 		out.Result, out.Error = nil, m.Err

@@ -27,6 +27,7 @@ func (x *exchange) refused(resp *http.Response, body io.Reader, length int64) (R
 		return Response{}, e
 	}
 	if code := rpcCode(obj); obj != nil && (x.s.era == Modern && x.ofThisHop(code) || !match) {
+		x.headersDiffer(code)
 		e := x.describe(resp, b)
 		e.code = code
 		return Response{}, x.failStatus(resp, e)

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,15 +10,33 @@ import (
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
 
-// stream reads events until the answer.
-func (x *exchange) stream(body io.Reader) (Response, error) {
+// stream reads events until the answer, over as many streams as the server makes
+// of the reply.
+func (x *exchange) stream(ctx context.Context, body io.Reader) (Response, error) {
 	box := scratch.Get().(*[]byte)
 	r := newEventReader(body, *box, x.c.limit, streamFactor*x.c.limit)
 	defer func() { keepScratch(box, r.buf) }()
 	for {
+		out, err := x.events(r)
+		if err == nil || x.isVerdict(err) {
+			x.open = err == nil
+			return out, err
+		}
+		if !x.resume(ctx, r) {
+			if ctx.Err() != nil {
+				return Response{}, ctx.Err()
+			}
+			return Response{}, x.streamEnd(err)
+		}
+	}
+}
+
+// events reads one stream until the answer or its end.
+func (x *exchange) events(r *eventReader) (Response, error) {
+	for {
 		ev, err := r.next()
 		if err != nil {
-			return Response{}, x.streamEnd(err)
+			return Response{}, x.readError(err)
 		}
 		if ev.name != "" {
 			x.c.env.noised(1)
@@ -31,7 +50,6 @@ func (x *exchange) stream(body io.Reader) (Response, error) {
 			return Response{}, err
 		}
 		if done {
-			x.open = true
 			return out.own(), nil
 		}
 	}
@@ -45,7 +63,7 @@ func (r Response) own() Response {
 
 func (x *exchange) streamEnd(err error) error {
 	if err != io.EOF {
-		return x.readError(err)
+		return err
 	}
 	text := "the stream ended without an answer"
 	if x.junk > 0 {
@@ -73,6 +91,8 @@ func (x *exchange) notice(m *wire.Message) {
 		if x.call.Notify != nil {
 			x.call.Notify(m.Method, m.Params)
 		}
+	case cancelledNote:
+		x.c.askers.withdraw(x.s, cancelledID(m.Params))
 	default:
 		x.c.env.notified(m.Method, m.Params)
 	}
@@ -85,22 +105,3 @@ func oversized(m *wire.Message) bool { return len(m.Method)+len(m.Params) > maxN
 
 // maxQuestionID bounds what of a question is repeated in the answer.
 const maxQuestionID = 1 << 10
-
-// question answers a request of the server. The modern era has none; on a plain
-// connection nothing was declared that a legacy server could ask for but ping.
-func (x *exchange) question(m *wire.Message) {
-	if x.s.era == Modern || x.s.version == "" || len(m.ID) > maxQuestionID {
-		x.noise()
-		return
-	}
-	x.c.decline(x.s, m)
-}
-
-// decline answers ping, and any other question with "method not found".
-func (c *httpConn) decline(s *session, m *wire.Message) {
-	msg := wire.AppendError(nil, m.ID, wire.CodeMethodNotFound, "method not found", nil)
-	if m.Method == "ping" {
-		msg = wire.AppendResult(nil, m.ID, []byte(`{}`))
-	}
-	c.aside(s, msg)
-}

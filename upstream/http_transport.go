@@ -37,7 +37,7 @@ func newTransport(r *Resolved, idle time.Duration, dials func() context.Context)
 		DisableCompression:     true, // or the limits would count compressed bytes
 		MaxIdleConns:           calls,
 		MaxIdleConnsPerHost:    calls,
-		MaxConnsPerHost:        3*calls + 8, // calls, their asides, and who replaces them
+		MaxConnsPerHost:        3*calls + 8 + 2*mostWaiting, // calls, their asides, who replaces them; those that wait, and their answers
 		IdleConnTimeout:        idle,
 		DisableKeepAlives:      idle <= 0,
 		MaxResponseHeaderBytes: maxHeader,

@@ -36,10 +36,17 @@ type owner struct {
 	attempt chan struct{} // closed when the attempt under way, or the next, ends
 	lastErr error
 	quiet   time.Time // until then calls do not wake the server
+
+	use  use    // of an owner beside discovery's
+	told *asked // on its connection; nil without one that is subscribed
 }
 
-// held wraps the interface so that it fits an atomic pointer.
-type held struct{ conn }
+// held is a connection and the name by which later calls find it again. It
+// wraps the interface so that it fits an atomic pointer.
+type held struct {
+	conn
+	via string
+}
 
 func newOwner(s *server, r route) *owner {
 	return &owner{srv: s, route: r, wake: make(chan struct{}, 1), relist: make(chan struct{}, 1), attempt: make(chan struct{})}
@@ -50,7 +57,7 @@ func (o *owner) enlist() {
 	select {
 	case o.srv.set.owners <- o:
 	case <-o.srv.set.done:
-		o.finish(&Error{Server: o.srv.name, Kind: Closed, Err: errStopping})
+		o.depart(true)
 	}
 }
 
@@ -74,14 +81,14 @@ func (o *owner) run(ctx context.Context) error {
 		}
 		o.pause(ctx, err, b.next(err), b.tries > 1)
 	}
-	o.finish(&Error{Server: o.srv.name, Kind: Closed, Err: errStopping})
+	o.end(&Error{Server: o.srv.name, Kind: Closed, Err: errStopping})
+	o.srv.settle()
 	return nil
 }
 
 // connect makes one attempt: resolve, start or dial, handshake, read the lists.
 func (o *owner) connect(ctx context.Context) (conn, error) {
-	limit := o.srv.settings.connectTimeout()
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("connect_timeout of %v passed", limit))
+	ctx, cancel := o.connectWithin(ctx)
 	defer cancel()
 	start := time.Now()
 	c, err := o.dial(ctx)
@@ -97,10 +104,17 @@ func (o *owner) connect(ctx context.Context) (conn, error) {
 		return nil, o.lost(o.explain(ctx, err))
 	}
 	o.sendLogLevel(ctx)
+	o.srv.lookAsking()
 	l := o.srv.listing.Load()
 	o.srv.set.opt.Log.Info("server ready", "server", o.srv.name, "version", c.Info().Version,
 		"tools", len(l.Tools), "prompts", len(l.Prompts), "resources", len(l.Resources), "dur", time.Since(start).Round(time.Millisecond))
 	return c, nil
+}
+
+// connectWithin bounds one attempt.
+func (o *owner) connectWithin(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := o.srv.settings.connectTimeout()
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("connect_timeout of %v passed", limit))
 }
 
 // explain puts the limit that was hit in the place of "deadline exceeded".
@@ -131,8 +145,12 @@ func (o *owner) dial(ctx context.Context) (conn, error) {
 	e := env{
 		log: set.opt.Log, clientName: set.opt.ClientName, clientVersion: set.opt.ClientVersion,
 		guard: set.guard, gate: set.gate,
-		notify: func(method string, params []byte) { o.srv.notified(o, method, params) },
-		noise:  func(n int) { o.srv.noise.Add(int64(n)) },
+		notify:  func(method string, params []byte) { o.srv.notified(o, method, params) },
+		noise:   func(n int) { o.srv.noise.Add(int64(n)) },
+		renewed: o.forgotten,
+	}
+	if o.route.mode == Asking {
+		e.offers = o.srv.offers.Capabilities()
 	}
 	switch {
 	case r.Settings.Builtin != "":
@@ -149,9 +167,11 @@ func (o *owner) dial(ctx context.Context) (conn, error) {
 
 // open lets calls use the connection, even while the lists are being read.
 func (o *owner) open(c conn) {
-	era := c.Info().Era
-	o.srv.era.Store(&era)
-	o.conn.Store(&held{c})
+	if o == o.srv.plain {
+		era := c.Info().Era
+		o.srv.era.Store(&era)
+	}
+	o.conn.Store(&held{c, o.label(o.srv.opened.Add(1))})
 	o.end(nil)
 }
 
@@ -159,9 +179,27 @@ func (o *owner) open(c conn) {
 func (o *owner) serve(ctx context.Context, c conn) {
 	defer c.Close()
 	defer o.conn.Store(nil)
+	defer o.keepTold(ctx, c)()
 	o.srv.change(func(st *Status) {
 		st.State, st.Err, st.RetryAt, st.Info = Ready, nil, time.Time{}, *c.Info()
 	})
+	again, stop := every(o.srv.settings.RelistInterval)
+	defer stop()
+	o.watch(ctx, c, o.srv.relistAll, again)
+}
+
+// every returns a ticker's channel; nil when d is zero.
+func every(d time.Duration) (tick <-chan time.Time, stop func()) {
+	if d <= 0 {
+		return nil, func() {}
+	}
+	t := time.NewTicker(d)
+	return t.C, t.Stop
+}
+
+// watch reads the lists when that is asked for, and calls now at each tick,
+// until that returns false, the connection dies or ctx ends.
+func (o *owner) watch(ctx context.Context, c conn, now func() bool, tick <-chan time.Time) {
 	pause, last := relistPause, time.Time{}
 	for {
 		select {
@@ -170,6 +208,10 @@ func (o *owner) serve(ctx context.Context, c conn) {
 				return
 			}
 			last = time.Now()
+		case <-tick:
+			if !now() {
+				return
+			}
 		case <-c.Done():
 			return
 		case <-ctx.Done():
@@ -234,12 +276,6 @@ func (o *owner) end(err error) {
 	o.lastErr, o.quiet = err, time.Time{}
 	close(o.attempt)
 	o.attempt = make(chan struct{})
-}
-
-// finish fails all later calls.
-func (o *owner) finish(err error) {
-	o.end(err)
-	o.srv.settle()
 }
 
 func (s *Settings) connectTimeout() time.Duration {

@@ -8,7 +8,7 @@ import (
 )
 
 // current returns the live connection, or nil.
-func (o *owner) current() conn {
+func (o *owner) current() *held {
 	h := o.conn.Load()
 	if h == nil {
 		return nil
@@ -17,13 +17,13 @@ func (o *owner) current() conn {
 	case <-h.Done():
 		return nil
 	default:
-		return h.conn
+		return h
 	}
 }
 
 // acquire returns the live connection, or waits for one attempt that all
 // waiting calls share.
-func (o *owner) acquire(ctx context.Context) (conn, error) {
+func (o *owner) acquire(ctx context.Context) (*held, error) {
 	if c := o.current(); c != nil {
 		return c, nil
 	}
@@ -65,7 +65,8 @@ func (o *owner) do(ctx context.Context, c *Call) (Response, error) {
 			return Response{}, err
 		}
 		r, err := cn.Do(ctx, c)
-		o.judge(cn, err)
+		r.Via = cn.via
+		o.judge(err)
 		if err == nil || try > 0 || !o.again(cn, c, err) {
 			return r, err
 		}
@@ -74,7 +75,7 @@ func (o *owner) do(ctx context.Context, c *Call) (Response, error) {
 
 // again says whether a failed call may be sent a second time: the connection
 // is gone, and the call did not run or may run twice.
-func (o *owner) again(cn conn, c *Call, err error) bool {
+func (o *owner) again(cn *held, c *Call, err error) bool {
 	select {
 	case <-cn.Done():
 	default:
@@ -85,12 +86,18 @@ func (o *owner) again(cn conn, c *Call, err error) bool {
 }
 
 // judge lets a call's outcome show in the server's state. Only failures that
-// speak of the server's health count; the caller's own cancel does not.
-func (o *owner) judge(cn conn, err error) {
+// speak of the server's health count; the caller's own cancel does not, nor
+// what happens on a connection beside discovery's.
+func (o *owner) judge(err error) {
+	if err == nil {
+		o.proven.Store(true)
+	}
+	if o.route != plainRoute {
+		return
+	}
 	st := o.srv.status.Load()
 	switch k := KindOf(err); {
 	case err == nil:
-		o.proven.Store(true)
 		if st.State == Degraded {
 			o.srv.change(func(st *Status) { st.State, st.Err = Ready, nil })
 			o.askRelist()

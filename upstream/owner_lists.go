@@ -14,7 +14,7 @@ func nextRelist(pause, quiet time.Duration) time.Duration {
 	if quiet > 2*pause {
 		return relistPause
 	}
-	return min(2*pause, relistMost)
+	return min(5*pause, relistMost)
 }
 
 // listAgain reads the lists once for all requests that came meanwhile. It
@@ -29,15 +29,22 @@ func (o *owner) listAgain(ctx context.Context, c conn, pause time.Duration) bool
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.srv.settings.connectTimeout())
 	defer cancel()
+	before := o.srv.listing.Load()
 	if err := o.list(ctx, c); err != nil && !errors.Is(err, context.Canceled) {
 		o.srv.set.opt.Log.Warn("listing again failed, the last good list stays", "server", o.srv.name, "err", err)
 		time.AfterFunc(relistRetry, o.askRelist)
+	}
+	if o == o.srv.plain && o.srv.listing.Load() != before {
+		o.srv.lookAsking()
 	}
 	return true
 }
 
 // list reads the lists and publishes them if they differ.
 func (o *owner) list(ctx context.Context, c conn) error {
+	if o.route.mode == Asking {
+		return o.listAsking(ctx, c)
+	}
 	l, err := walk(ctx, o.srv.name, c, *o.scrub.Load())
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ func (x *expander) settings(s *Settings) *Settings {
 	c.ClientKey = x.path("client_key", s.ClientKey)
 	c.IdentityHeader = x.identity(s.IdentityHeader)
 	x.oauth(&c.OAuth)
+	c.Sampling.Endpoint = x.endpoint(s.Sampling.Endpoint)
 	return &c
 }
 

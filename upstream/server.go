@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/policy"
 )
 
 // slotWait bounds how long a call queues for one of max_concurrency slots.
@@ -18,7 +20,11 @@ const slotWait = 30 * time.Second
 type route struct {
 	profile, isolation string
 	mode               Mode
+	n                  int // tells the processes of one pool apart, from zero on
 }
+
+// plainRoute is that of discovery, whose owner Run starts by itself.
+var plainRoute = route{profile: "default"}
 
 // A server is the state that all connections of one entry share.
 type server struct {
@@ -26,6 +32,8 @@ type server struct {
 	name     string
 	settings *Settings
 	err      error
+	offers   policy.Answers // what it may ask of agents
+	plain    *owner         // discovery's connection, which most calls share
 
 	slots    chan struct{}
 	noise    atomic.Int64
@@ -35,9 +43,14 @@ type server struct {
 	logLevel atomic.Pointer[string]
 	settled  chan struct{} // closed by settle
 	once     sync.Once
+	opened   atomic.Int64 // connections so far; numbers them
+	asking   askingLists
+	subs     subscriptions
 
-	mu     sync.Mutex
-	owners map[route]*owner
+	mu    sync.Mutex
+	apart map[route]*owner  // every owner but plain
+	last  map[string]*owner // of a pool: who was where
+	queue []*waiter         // calls that wait for one of apart
 }
 
 func newServer(set *Set, spec Server) *server {
@@ -46,9 +59,12 @@ func newServer(set *Set, spec Server) *server {
 		n = 64
 	}
 	s := &server{
-		set: set, name: spec.Name, settings: spec.Settings, err: spec.Err,
-		slots: make(chan struct{}, n), settled: make(chan struct{}), owners: map[route]*owner{},
+		set: set, name: spec.Name, settings: spec.Settings, err: spec.Err, offers: spec.Settings.offers(),
+		slots: make(chan struct{}, n), settled: make(chan struct{}), apart: map[route]*owner{}, last: map[string]*owner{},
 	}
+	s.plain = newOwner(s, plainRoute)
+	s.asking.ended = make(chan struct{})
+	s.asking.expected.Store(s.offers&policy.AnswerSampling != 0 && spec.Settings.Sampling.Endpoint.URL != "")
 	st := Status{Server: spec.Name, State: Connecting, Since: time.Now()}
 	switch {
 	case spec.Settings.Enabled != nil && !*spec.Settings.Enabled:
@@ -60,63 +76,49 @@ func newServer(set *Set, spec Server) *server {
 	return s
 }
 
-func (s *server) settle() { s.once.Do(func() { close(s.settled) }) }
-
-// plainRoute is that of discovery, whose owner Run starts by itself.
-var plainRoute = route{profile: "default"}
-
-// owner returns the owner of the connection that t needs, and has Run start it
-// if it is a new one beside discovery's.
-func (s *server) owner(t Target) *owner {
-	r := s.route(t)
-	s.mu.Lock()
-	o := s.owners[r]
-	fresh := o == nil
-	if fresh {
-		o = newOwner(s, r)
-		s.owners[r] = o
-	}
-	s.mu.Unlock()
-	if fresh && r != plainRoute {
-		go o.enlist()
-	}
-	return o
+// offers is what a server with these settings may ask of agents. A legacy
+// handshake declares all of it, so that no agent chooses what is declared.
+func (s *Settings) offers() policy.Answers {
+	return policy.Offers(&s.Sampling, &s.Elicitation, &s.Roots)
 }
 
-// route applies what the settings say about sharing.
-func (s *server) route(t Target) route {
-	r := route{profile: t.Profile}
-	if r.profile == "" {
-		r.profile = "default"
+func (s *server) settle() { s.once.Do(func() { close(s.settled) }) }
+
+// callable says why no call can be made at all, if so.
+func (s *server) callable() error {
+	switch {
+	case s.err != nil:
+		return &Error{Server: s.name, Kind: Config, Err: s.err}
+	case s.status.Load().State == Disabled:
+		return &Error{Server: s.name, Kind: Config, Err: errors.New("disabled")}
 	}
-	return r
+	return nil
 }
 
 // live returns the owners that have a connection.
 func (s *server) live() []*owner {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := slices.Collect(maps.Values(s.owners))
+	out := append(slices.Collect(maps.Values(s.apart)), s.plain)
 	return slices.DeleteFunc(out, func(o *owner) bool { return o.current() == nil })
 }
 
-// slot takes one of max_concurrency places.
-func (s *server) slot(ctx context.Context) (release func(), err error) {
-	release = s.leave
+// enter takes one of max_concurrency places, for leave to give back.
+func (s *server) enter(ctx context.Context) error {
 	select {
 	case s.slots <- struct{}{}:
-		return release, nil
+		return nil
 	default:
 	}
 	t := time.NewTimer(slotWait)
 	defer t.Stop()
 	select {
 	case s.slots <- struct{}{}:
-		return release, nil
+		return nil
 	case <-t.C:
-		return nil, &Error{Server: s.name, Kind: Busy, Err: errors.New("max_concurrency calls are in flight"), RetryAfter: slotWait}
+		return &Error{Server: s.name, Kind: Busy, Err: errors.New("max_concurrency calls are in flight"), RetryAfter: slotWait}
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 }
 
@@ -144,7 +146,10 @@ func (s *server) changed() {
 func (s *server) notified(o *owner, method string, params []byte) {
 	switch method {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
-		o.askRelist()
+		s.plain.askRelist()
+		if o.lists() {
+			o.askRelist()
+		}
 	}
 	if f := s.set.opt.OnNotify; f != nil {
 		f(Origin{Server: s.name, Isolation: o.route.isolation}, method, params)

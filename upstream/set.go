@@ -88,8 +88,7 @@ func (s *Set) Run(ctx context.Context) error {
 			srv.settle()
 			continue
 		}
-		o := srv.owner(Target{Server: srv.name})
-		g.Go(func() error { return o.run(gctx) })
+		g.Go(func() error { return srv.plain.run(gctx) })
 	}
 	g.Go(func() error { return s.startOwners(gctx, g) })
 	err := g.Wait()
@@ -104,7 +103,7 @@ func (s *Set) startOwners(ctx context.Context, g *errgroup.Group) error {
 	for {
 		select {
 		case o := <-s.owners:
-			g.Go(func() error { return o.run(ctx) })
+			g.Go(func() error { return o.runApart(ctx) })
 		case <-ctx.Done():
 			return nil
 		}
@@ -150,9 +149,18 @@ func (s *Set) Settled(name string) <-chan struct{} {
 
 // AwaitFirst waits until every named server is settled, at most d.
 func (s *Set) AwaitFirst(ctx context.Context, d time.Duration, names ...string) {
+	s.await(ctx, d, names, func(srv *server) <-chan struct{} { return srv.settled })
+}
+
+// await waits until what of returns for each named server is closed, at most d.
+func (s *Set) await(ctx context.Context, d time.Duration, names []string, of func(*server) <-chan struct{}) {
 	var timer *time.Timer
 	for _, n := range names {
-		ch := s.Settled(n)
+		srv := s.byName[n]
+		if srv == nil {
+			continue
+		}
+		ch := of(srv)
 		select {
 		case <-ch:
 			continue
@@ -183,18 +191,22 @@ func (s *Set) Do(ctx context.Context, t Target, c *Call) (Response, error) {
 	if srv == nil {
 		return Response{}, &Error{Server: t.Server, Kind: Config, Err: errors.New("no such server")}
 	}
-	if srv.err != nil {
-		return Response{}, &Error{Server: t.Server, Kind: Config, Err: srv.err}
-	}
-	if srv.status.Load().State == Disabled {
-		return Response{}, &Error{Server: t.Server, Kind: Config, Err: errors.New("disabled")}
-	}
-	release, err := srv.slot(ctx)
-	if err != nil {
+	if err := srv.callable(); err != nil {
 		return Response{}, err
 	}
-	defer release()
-	return srv.owner(t).do(ctx, c)
+	if srv.parts(t, c) {
+		return srv.doApart(ctx, t, c)
+	}
+	return srv.doPlain(ctx, c)
+}
+
+// doPlain sends a call over the connection that most share.
+func (s *server) doPlain(ctx context.Context, c *Call) (Response, error) {
+	if err := s.enter(ctx); err != nil {
+		return Response{}, err
+	}
+	defer s.leave()
+	return s.plain.do(ctx, c)
 }
 
 // SetLogLevel asks every server that logs for at least this level, now and

@@ -22,6 +22,8 @@ type script struct {
 	starts, lists, calls atomic.Int64
 	fail                 atomic.Pointer[error] // refuses to start while set
 	caps                 string                // of the handshake; tools if empty
+	// early, if set, is asked before all else, also in the handshake.
+	early func(m *wire.Message) (result, err string)
 	// answer returns the response to a request after the handshake: a raw result,
 	// or nothing to let the default answer.
 	answer func(s *script, m *wire.Message) (result string, err string)
@@ -71,6 +73,11 @@ func (s *script) send(msg []byte) {
 }
 
 func (s *script) respond(m *wire.Message) (result, fault string) {
+	if s.early != nil {
+		if result, fault = s.early(m); result != "" || fault != "" {
+			return result, fault
+		}
+	}
 	switch m.Method {
 	case "server/discover":
 		return "", "unknown method"

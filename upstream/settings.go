@@ -66,6 +66,9 @@ type Settings struct {
 	MaxLifetime time.Duration `yaml:"max_lifetime_seconds"`
 	// Lifecycle holds the same two keys; the ones above win.
 	Lifecycle Lifecycle `yaml:"lifecycle"`
+	// RelistInterval reads the lists again so often, for servers that never say
+	// that they changed. If zero, never; at least 5s.
+	RelistInterval time.Duration `yaml:"relist_interval"`
 	// Lazy starts the server at its first call, from the cached schema.
 	Lazy bool `yaml:"lazy"`
 
@@ -77,7 +80,10 @@ type Settings struct {
 	MaxConcurrency int `yaml:"max_concurrency"`
 	// Isolation is shared (also when empty), per_caller or per_session.
 	Isolation string `yaml:"isolation"`
-	// MaxProcesses bounds the processes of one stdio server. If zero, 4.
+	// MaxProcesses bounds the processes of one stdio server: the one that most
+	// calls share, and those for agents that can be asked. If zero, 4; if 1,
+	// agents are not asked. With isolation it bounds the processes of agents, and
+	// zero means 64.
 	MaxProcesses int `yaml:"max_processes"`
 	// MaxMessageBytes bounds one message from the server, after decompression.
 	// If zero, 16 MiB.

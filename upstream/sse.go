@@ -60,6 +60,14 @@ func newEventReader(r io.Reader, buf []byte, limit, total int) *eventReader {
 	return &eventReader{r: r, buf: buf[:cap(buf)], lf: -1, limit: limit, total: total}
 }
 
+// again reads on from another stream, of which r's last event is the one before.
+// What it had not handed out is gone.
+func (r *eventReader) again(src io.Reader) {
+	r.r, r.err = src, nil
+	r.n, r.pos, r.scan, r.lf = 0, 0, 0, -1
+	r.started, r.skipLF = false, false
+}
+
 // next returns the next event that has data. An event that the stream's end
 // cuts short is dropped; the end itself is io.EOF.
 func (r *eventReader) next() (event, error) {

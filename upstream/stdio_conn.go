@@ -51,6 +51,7 @@ type lineConn struct {
 	mu      sync.Mutex
 	last    int64
 	pending map[int64]*pending
+	listens map[int64]*lineListen // see stdio_subscribe.go
 
 	dead chan struct{} // closed by fail
 	once sync.Once
@@ -67,6 +68,8 @@ type pending struct {
 	behind atomic.Int64 // bytes that wait in notes
 	token  []byte       // the caller's progress token
 	gate   progressGate
+	call   *Call          // with asks
+	asks   *openQuestions // nil when the call answers no questions
 }
 
 type answer struct {
@@ -120,13 +123,14 @@ func (c *lineConn) fail(err error) {
 // Do sends a call and waits for its answer. Notifications reach the caller from
 // this goroutine, so they cannot come late and cannot hold up the reader.
 func (c *lineConn) Do(ctx context.Context, call *Call) (Response, error) {
-	p, err := c.register(call)
+	w := c.waitFor(ctx, call)
+	defer w.limit.stop()
+	p, err := c.register(call, w)
 	if err != nil {
 		return Response{}, err
 	}
+	defer p.asks.end() // last: a question finds no call that was forgotten
 	defer c.forget(p.id)
-	w := c.waitFor(ctx, call)
-	defer w.stop()
 	buf := takeBuffer()
 	*buf = appendRequest(*buf, p.id, call, c.meta)
 	sent, err := c.write(w, buf)
@@ -137,8 +141,11 @@ func (c *lineConn) Do(ctx context.Context, call *Call) (Response, error) {
 }
 
 // register puts a call into the table under a new id.
-func (c *lineConn) register(call *Call) (*pending, error) {
+func (c *lineConn) register(call *Call, w *wait) (*pending, error) {
 	p := &pending{answer: make(chan answer, 1)}
+	if call.Ask != nil {
+		p.call, p.asks = call, newQuestions(call, &w.limit, c.e.logger(), c.loops.Go)
+	}
 	if call.Notify != nil {
 		p.notes = make(chan note, waitingNotes)
 		p.token = append(p.token, call.ProgressToken...)
@@ -218,24 +225,15 @@ func (p *pending) hand(call *Call, n note) {
 // A wait is what ends a call besides its answer.
 type wait struct {
 	ctx     context.Context
-	limit   time.Duration
-	timer   *time.Timer
+	limit   limit
 	expired <-chan time.Time // nil when there is no limit
 }
 
 func (c *lineConn) waitFor(ctx context.Context, call *Call) *wait {
-	w := &wait{ctx: ctx, limit: c.settings.callTimeout(call)}
-	if w.limit > 0 {
-		w.timer = time.NewTimer(w.limit)
-		w.expired = w.timer.C
-	}
+	w := &wait{ctx: ctx}
+	w.limit.begin(c.settings.callTimeout(call), nil)
+	w.expired = w.limit.expired()
 	return w
-}
-
-func (w *wait) stop() {
-	if w.timer != nil {
-		w.timer.Stop()
-	}
 }
 
 // errExpired stands for the call's own limit.
@@ -247,7 +245,7 @@ func (c *lineConn) failed(w *wait, call *Call, id int64, sent bool, err error) e
 	e := &Error{Server: c.server, Op: call.Method, Kind: Timeout}
 	switch {
 	case errors.Is(err, errExpired):
-		e.Err = fmt.Errorf("no answer within %v", w.limit)
+		e.Err = fmt.Errorf("no answer within %v", w.limit.whole)
 		c.cancel(id, sent, "timeout")
 	case err == context.DeadlineExceeded:
 		e.Err = fmt.Errorf("no answer in time: %w", err)
@@ -270,7 +268,7 @@ func (c *lineConn) cancel(id int64, sent bool, reason string) {
 	if !sent {
 		return
 	}
-	c.post(wire.AppendNotification(nil, "notifications/cancelled",
+	c.post(wire.AppendNotification(nil, cancelledNote,
 		fmt.Appendf(nil, `{"requestId":%d,"reason":%q}`, id, reason)))
 }
 

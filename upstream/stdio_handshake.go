@@ -136,7 +136,7 @@ func (c *lineConn) discover(ctx context.Context) (*pending, error) {
 
 // begin sends a request of the handshake without waiting for its answer.
 func (c *lineConn) begin(ctx context.Context, call *Call, meta []byte) (*pending, error) {
-	p, err := c.register(call)
+	p, err := c.register(call, &wait{ctx: ctx})
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,9 @@ func (c *lineConn) notified(m *wire.Message) {
 		c.e.noised(1)
 		return
 	}
+	if c.listenHeard(m) {
+		return
+	}
 	switch m.Method {
 	case progressMethod:
 		c.progressed(m.Params)
@@ -22,6 +25,8 @@ func (c *lineConn) notified(m *wire.Message) {
 			return
 		}
 		c.e.notified(m.Method, m.Params)
+	case cancelledNote:
+		c.withdrawn(cancelledID(m.Params)) // of use to nobody else
 	default:
 		c.e.notified(m.Method, m.Params)
 	}

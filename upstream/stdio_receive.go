@@ -142,6 +142,9 @@ func (c *lineConn) answered(m wire.Message) bool {
 	if !m.JSONRPC && m.Result == nil && wire.Kindof(m.Err) != '{' {
 		return false // a log line in JSON may well have an "id" and an "error"
 	}
+	if c.listenEnded(&m) {
+		return true
+	}
 	p := c.addressee(&m)
 	if p == nil {
 		if m.JSONRPC {
@@ -177,19 +180,6 @@ func (c *lineConn) takeOnly() *pending {
 		return p
 	}
 	return nil
-}
-
-// asked answers a request of the server at once. We declared no capability, so
-// only ping is in order: sampling, elicitation and roots were never offered.
-func (c *lineConn) asked(m *wire.Message) {
-	switch {
-	case len(m.ID) > longestID:
-		c.e.noised(1)
-	case m.Method == "ping":
-		c.post(wire.AppendResult(nil, m.ID, []byte("{}")))
-	default:
-		c.post(wire.AppendError(nil, m.ID, wire.CodeMethodNotFound, nothingHere, nil))
-	}
 }
 
 // junk counts a line that is no message. Some servers print a banner, others log to

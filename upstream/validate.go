@@ -40,7 +40,7 @@ const (
 	maxProcesses    = 64
 	maxMessageBytes = 1 << 30
 	minMessageBytes = 1 << 10
-	minKeepalive    = 5 * time.Second
+	minInterval     = 5 * time.Second
 )
 
 // Validate reports what is wrong with the settings of the named server, in a
@@ -54,7 +54,9 @@ func (s *Settings) Validate(name string) []Fault {
 	c.numbers()
 	c.words()
 	c.tools()
-	c.questions()
+	c.sampling()
+	c.elicitation()
+	c.s.OAuth.Validate(func(key, msg string) { c.bad(msg, "oauth", key) })
 	c.inactive()
 	return c.faults
 }
@@ -156,6 +158,7 @@ func (c *check) numbers() {
 		val time.Duration
 	}{
 		{"connect_timeout", c.s.ConnectTimeout}, {"keepalive_interval", c.s.KeepaliveInterval},
+		{"relist_interval", c.s.RelistInterval},
 		{"idle_timeout_seconds", c.s.IdleTimeout}, {"max_lifetime_seconds", c.s.MaxLifetime},
 	} {
 		if d.val < 0 {
@@ -168,8 +171,11 @@ func (c *check) numbers() {
 	if c.s.Lifecycle.MaxLifetime < 0 {
 		c.bad("must not be negative", "lifecycle", "max_lifetime_seconds")
 	}
-	if k := c.s.KeepaliveInterval; k > 0 && k < minKeepalive {
-		c.bad(fmt.Sprintf("must be at least %v", minKeepalive), "keepalive_interval")
+	if k := c.s.KeepaliveInterval; k > 0 && k < minInterval {
+		c.bad(fmt.Sprintf("must be at least %v", minInterval), "keepalive_interval")
+	}
+	if r := c.s.RelistInterval; r > 0 && r < minInterval {
+		c.bad(fmt.Sprintf("must be at least %v", minInterval), "relist_interval")
 	}
 	c.within("max_concurrency", c.s.MaxConcurrency, 0, maxConcurrency)
 	c.within("max_processes", c.s.MaxProcesses, 0, maxProcesses)

@@ -31,29 +31,6 @@ func (c *check) tools() {
 	}
 }
 
-// questions checks what a server may ask back.
-func (c *check) questions() {
-	sa := &c.s.Sampling
-	for _, n := range []struct {
-		key string
-		bad bool
-	}{
-		{"max_tokens_cap", sa.MaxTokensCap < 0}, {"timeout", sa.Timeout < 0}, {"max_rpm", sa.MaxRPM < 0},
-		{"max_tool_rounds", sa.MaxToolRounds != nil && *sa.MaxToolRounds < 0},
-	} {
-		if n.bad {
-			c.bad("must not be negative", "sampling", n.key)
-		}
-	}
-	if sa.LogLevel != "" && !slices.Contains([]string{"debug", "info", "warning"}, sa.LogLevel) {
-		c.bad("unknown value, use one of debug, info, warning", "sampling", "log_level")
-	}
-	if c.s.Elicitation.Timeout < 0 {
-		c.bad("must not be negative", "elicitation", "timeout")
-	}
-	c.s.OAuth.Validate(func(key, msg string) { c.bad(msg, "oauth", key) })
-}
-
 // inactive names what is understood but has no life in this version yet. What
 // protects a connection must not be passed over: it keeps the server off.
 func (c *check) inactive() {
@@ -104,8 +81,6 @@ func (s *Settings) quiet() []string {
 		{"max_lifetime_seconds", s.MaxLifetime != 0},
 		{"lifecycle", s.Lifecycle != Lifecycle{}},
 		{"keepalive_interval", s.KeepaliveInterval != 0},
-		{"isolation", s.Isolation != "" && s.Isolation != "shared"},
-		{"max_processes", s.MaxProcesses != 0},
 		{"serialize", s.Serialize != ""},
 		{"oauth", s.Auth != "oauth" && s.OAuth.Set()},
 	} {

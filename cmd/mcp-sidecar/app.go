@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-sidecar/mcp-sidecar/demo"
 	"github.com/mcp-sidecar/mcp-sidecar/policy"
 	"github.com/mcp-sidecar/mcp-sidecar/proxy"
+	"github.com/mcp-sidecar/mcp-sidecar/sampling"
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 )
 
@@ -33,7 +34,8 @@ type app struct {
 	callers *auth.Callers
 	front   *proxy.Front
 	health  *admin.Health
-	levels  chan string // the newest wish for a log level, for run to pass on
+	sampler *sampling.Client // nil when no server has an endpoint
+	levels  chan string      // the newest wish for a log level, for run to pass on
 }
 
 // assemble builds an app; nothing starts yet.
@@ -79,17 +81,23 @@ func (a *app) newFront() *proxy.Front {
 		LogLevel: a.wantLevel,
 	}
 	opt.Cleaner = a.views.cleaner
+	a.asking(&opt)
 	return proxy.New(opt)
 }
 
-// listWait holds a list for the servers that are in their very first connect.
-func (a *app) listWait(ctx context.Context, view string) {
+// listWait holds a list for the servers that are in their very first connect,
+// and for what they show to agents that can answer questions if this one can.
+func (a *app) listWait(ctx context.Context, view string, answers bool) {
 	names := a.set.Names()
 	if server, ok := strings.CutPrefix(view, proxy.ViewKey(defaultProfile, "")+"/"); ok {
 		names = []string{server}
 	}
-	names = slices.DeleteFunc(names, func(n string) bool { return a.set.Listing(n) != nil })
-	a.set.AwaitFirst(ctx, a.cfg.ListWait, names...)
+	began := time.Now()
+	a.set.AwaitFirst(ctx, a.cfg.ListWait, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return a.set.Listing(n) != nil })...)
+	if answers {
+		a.set.Expect(defaultProfile)
+		a.set.AwaitAsking(ctx, a.cfg.ListWait-time.Since(began), names...)
+	}
 	a.views.rebuild()
 }
 
@@ -101,7 +109,11 @@ func (a *app) run(ctx context.Context) error {
 	g.Go(func() error { return a.views.run(ctx) })
 	g.Go(func() error { return a.front.Run(ctx) })
 	g.Go(func() error { return a.passLevels(ctx) })
-	return g.Wait()
+	err := g.Wait()
+	if a.sampler != nil {
+		a.sampler.Close()
+	}
+	return err
 }
 
 // wantLevel leaves the newest wish for a log level.
@@ -156,6 +168,7 @@ func newViews(cfg *config.Config, log *slog.Logger) (*views, error) {
 		for _, entry := range sp.filter.Both() {
 			log.Warn("tools: in include and in exclude, where include wins", "server", s.Name, "entry", entry)
 		}
+		sp.endpoint = s.Settings.Sampling.Endpoint.URL != ""
 		v.policies[s.Name] = sp
 		v.dirty[s.Name] = true
 	}

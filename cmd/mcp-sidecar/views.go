@@ -20,6 +20,7 @@ type serverPolicy struct {
 	namer    *policy.Namer
 	readOnly bool
 	hide     bool // on_down: hide
+	endpoint bool // answers its questions, so that every agent can
 }
 
 // views turns what servers list into what each view shows: the default
@@ -92,17 +93,25 @@ func (v *views) rebuild() {
 	names := v.set.Names()
 	for _, name := range names {
 		if dirty[name] {
-			v.publish(name, aggregate.View{OwnNames: true, Sources: v.sources(name)})
+			v.publish(name, aggregate.View{OwnNames: true}, name)
 		}
 	}
-	v.publish("", aggregate.View{Sources: v.sources(names...), Utilities: v.utilities, Prefer: v.prefer})
+	v.publish("", aggregate.View{Utilities: v.utilities, Prefer: v.prefer}, names...)
 }
 
-func (v *views) publish(server string, view aggregate.View) {
+// publish makes the snapshot of a view over the named servers, and another one
+// for agents that can answer questions if some server shows them something else.
+func (v *views) publish(server string, view aggregate.View, names ...string) {
 	view.Name = proxy.ViewKey(defaultProfile, server)
 	view.Cleaner, view.PageBytes = v.cleaner, v.pageBytes
+	var other bool
+	view.Sources, _ = v.sources(false, names)
 	snap := aggregate.Build(view, &v.fragments)
-	v.keeper.Update(defaultProfile, server, snap, nil)
+	var asking proxy.Snapshot // an interface that is nil when it is the same
+	if view.Sources, other = v.sources(true, names); other {
+		asking = aggregate.Build(view, &v.fragments)
+	}
+	v.keeper.Update(defaultProfile, server, snap, asking)
 	v.mu.Lock()
 	v.snaps[server] = snap
 	v.mu.Unlock()
@@ -133,9 +142,11 @@ func (v *views) report(faults []aggregate.Fault) {
 	v.faults = now
 }
 
-// sources collects the servers of a view in configuration order.
-func (v *views) sources(names ...string) []aggregate.Source {
-	out := make([]aggregate.Source, 0, len(names))
+// sources collects the servers of a view in configuration order: what they show
+// to agents that can answer questions, or to the others. differs says that these
+// are not the same.
+func (v *views) sources(answers bool, names []string) (out []aggregate.Source, differs bool) {
+	out = make([]aggregate.Source, 0, len(names))
 	for _, name := range names {
 		p := v.policies[name]
 		st, _ := v.set.Status(name)
@@ -145,8 +156,11 @@ func (v *views) sources(names ...string) []aggregate.Source {
 		src := aggregate.Source{Server: name, Filter: p.filter, Namer: p.namer, ReadOnlyOnly: p.readOnly}
 		if !p.hide || st.State == upstream.Ready || st.State == upstream.Degraded {
 			src.Listing = v.set.Listing(name)
+			if l := v.set.AskingListing(name); l != nil && (answers || p.endpoint) {
+				src.Listing, differs = l, differs || !p.endpoint
+			}
 		}
 		out = append(out, src)
 	}
-	return out
+	return out, differs
 }

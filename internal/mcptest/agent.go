@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 )
 
@@ -25,6 +27,9 @@ type Agent struct {
 	Header http.Header
 	// Capabilities is the raw object that the agent declares. If empty, {}.
 	Capabilities string
+	// Answer, if set, answers what servers ask: it returns the raw member
+	// `"result":{...}` or `"error":{...}`. It may be called concurrently.
+	Answer func(method string, params []byte) (member string)
 	// Client sends the requests. If nil, http.DefaultClient.
 	Client *http.Client
 
@@ -33,6 +38,7 @@ type Agent struct {
 	// agreed is the version that the server chose (legacy).
 	agreed string
 	lastID atomic.Int64
+	pipe   *pipe // of Spawn; nil over HTTP
 }
 
 // A Reply is what came back for one POST.
@@ -171,7 +177,7 @@ func (a *Agent) Tools(ctx context.Context) (map[string]json.RawMessage, error) {
 // params completes members with the _meta of the modern era.
 func (a *Agent) params(members string) string {
 	if a.modern() {
-		meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + Modern + `","io.modelcontextprotocol/clientInfo":{"name":"mcptest","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + a.capabilities() + `}`
+		meta := a.Meta("")
 		if own := Member([]byte("{"+members+"}"), "_meta"); own != nil {
 			return `,"params":{` + members + `}`
 		}
@@ -186,6 +192,18 @@ func (a *Agent) params(members string) string {
 	return `,"params":{` + members + `}`
 }
 
+// Meta is the member _meta of a request in the agent's era; extra are more of
+// its members, without a comma.
+func (a *Agent) Meta(extra string) string {
+	if !a.modern() {
+		return `"_meta":{` + extra + `}`
+	}
+	if extra != "" {
+		extra = "," + extra
+	}
+	return `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + Modern + `","io.modelcontextprotocol/clientInfo":{"name":"mcptest","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + a.capabilities() + extra + `}`
+}
+
 func (a *Agent) headers(method string, params []byte) http.Header {
 	h := http.Header{}
 	h.Set("Content-Type", "application/json")
@@ -196,8 +214,12 @@ func (a *Agent) headers(method string, params []byte) http.Header {
 	if a.modern() {
 		h.Set("Mcp-Protocol-Version", Modern)
 		h.Set("Mcp-Method", method)
-		if n := nameOf(params); n != "" {
-			h.Set("Mcp-Name", n)
+		name := nameOf(params)
+		if strings.HasPrefix(method, "tasks/") {
+			name = Text(params, "taskId")
+		}
+		if name != "" {
+			h.Set("Mcp-Name", name)
 		}
 	} else if a.Session != "" || a.agreed != "" {
 		h.Set("Mcp-Protocol-Version", a.agreed)
@@ -212,6 +234,9 @@ func (a *Agent) headers(method string, params []byte) http.Header {
 // Post sends a body as it is. The answer is the message with that id; with an
 // empty id there is none to wait for.
 func (a *Agent) Post(ctx context.Context, body []byte, h http.Header, id string) (*Reply, error) {
+	if a.pipe != nil {
+		return a.pipe.post(ctx, body, id)
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.URL, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -222,13 +247,82 @@ func (a *Agent) Post(ctx context.Context, body []byte, h http.Header, id string)
 		return nil, err
 	}
 	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	if err != nil {
-		return nil, err
+	r := &Reply{Status: resp.StatusCode, Header: resp.Header}
+	return r, a.read(ctx, r, resp.Body, id)
+}
+
+// read takes the messages of a reply as they come, and answers those that ask.
+func (a *Agent) read(ctx context.Context, r *Reply, body io.Reader, id string) error {
+	var all bytes.Buffer
+	in := io.TeeReader(io.LimitReader(body, maxBody), &all)
+	if !isEventStream(r.Header) {
+		_, err := io.Copy(io.Discard, in)
+		r.Body = all.Bytes()
+		r.take(r.Body, id)
+		return err
 	}
-	r := &Reply{Status: resp.StatusCode, Header: resp.Header, Body: b}
-	r.split(id)
-	return r, nil
+	sc := NewEvents(in)
+	var answers sync.WaitGroup
+	for sc.Next() {
+		r.take(sc.Data, id)
+		if m := Parse(sc.Data); m.Method != "" && m.ID != nil && a.Answer != nil {
+			answers.Go(func() { a.respond(ctx, &m) })
+		}
+	}
+	answers.Wait()
+	r.Body, r.Comments = all.Bytes(), sc.Comments
+	if sc.err != io.EOF {
+		return sc.err
+	}
+	return nil
+}
+
+// respond answers a question of the server.
+func (a *Agent) respond(ctx context.Context, m *Message) {
+	member := a.Answer(m.Method, m.Params)
+	if member == "" {
+		return // this agent never answers
+	}
+	body := `{"jsonrpc":"2.0","id":` + string(m.ID) + `,` + member + `}`
+	h := a.headers("", nil)
+	h.Del("Mcp-Method")
+	a.Post(ctx, []byte(body), h, "")
+}
+
+// maxRounds bounds Converse.
+const maxRounds = 20
+
+// Converse sends a request and, in the modern era, repeats it with answers to
+// what the server asks until it has its result. rounds counts the repetitions.
+func (a *Agent) Converse(ctx context.Context, method, members string) (r *Reply, rounds int, err error) {
+	r, err = a.Do(ctx, method, members)
+	for ; err == nil && Text(r.Result, "resultType") == "input_required"; rounds++ {
+		if rounds == maxRounds || a.Answer == nil {
+			return r, rounds, fmt.Errorf("%s: still asked after %d rounds: %.300s", method, rounds, r.Result)
+		}
+		r, err = a.Do(ctx, method, members+a.Inputs(r.Result))
+	}
+	return r, rounds, err
+}
+
+// Inputs are the members that answer an input_required result, with a comma first.
+func (a *Agent) Inputs(result []byte) string {
+	var asks map[string]struct {
+		Method string
+		Params json.RawMessage
+	}
+	json.Unmarshal(Member(result, "inputRequests"), &asks)
+	var parts []string
+	for key, q := range asks {
+		if member := a.Answer(q.Method, q.Params); strings.HasPrefix(member, `"result":`) {
+			parts = append(parts, quote(key)+":"+strings.TrimPrefix(member, `"result":`))
+		}
+	}
+	out := `,"inputResponses":{` + strings.Join(parts, ",") + `}`
+	if state := Member(result, "requestState"); state != nil {
+		out += `,"requestState":` + string(state)
+	}
+	return out
 }
 
 func (a *Agent) client() *http.Client {
@@ -236,19 +330,6 @@ func (a *Agent) client() *http.Client {
 		return a.Client
 	}
 	return http.DefaultClient
-}
-
-// split finds the answer in a JSON body or an event stream.
-func (r *Reply) split(id string) {
-	if !isEventStream(r.Header) {
-		r.take(r.Body, id)
-		return
-	}
-	sc := NewEvents(bytes.NewReader(r.Body))
-	for sc.Next() {
-		r.take(sc.Data, id)
-	}
-	r.Comments = sc.Comments
 }
 
 func (r *Reply) take(b []byte, id string) {

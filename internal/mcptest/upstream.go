@@ -33,6 +33,11 @@ type Upstream struct {
 	// Notes maps a name to raw notifications that precede its answer; the text
 	// $TOKEN in them becomes the progress token of the call.
 	Notes map[string][]string
+	// Asks maps a tool's name to what it asks before it answers, round by round.
+	// Its answer is the text of all answers, in order.
+	Asks map[string][][]Question
+	// Lab adds tools whose effects outlast a call, and a resource; see lab.
+	Lab bool
 	// Delays maps a name or a method to the wait before the answer.
 	Delays map[string]time.Duration
 	// PageSize is how many entries one page of a list holds. If zero, all.
@@ -51,6 +56,8 @@ type Upstream struct {
 	sessions map[string]bool
 	nextID   int
 	streams  map[chan string]bool
+	asked    questions
+	lab      lab
 }
 
 // Received is one message that the upstream got.
@@ -128,6 +135,10 @@ func (u *Upstream) capabilities() string {
 	if u.Capabilities != "" {
 		return u.Capabilities
 	}
+	if u.Lab {
+		return `{"logging":{},"tools":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},` +
+			`"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}},"extensions":{"` + tasksExtension + `":{}}}`
+	}
 	caps := []string{`"logging":{}`, `"tools":{"listChanged":true}`}
 	if len(u.Prompts) > 0 {
 		caps = append(caps, `"prompts":{"listChanged":true}`, `"completions":{}`)
@@ -155,7 +166,17 @@ func (u *Upstream) SetTools(defs ...string) {
 func (u *Upstream) tools() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.Lab {
+		return append(u.labList(), u.Tools...)
+	}
 	return u.Tools
+}
+
+func (u *Upstream) resources() []string {
+	if u.Lab {
+		return append([]string{labResource}, u.Resources...)
+	}
+	return u.Resources
 }
 
 // member returns the `"result":…` or `"error":…` that answers a request.
@@ -165,14 +186,19 @@ func (u *Upstream) member(m *Message, modern bool) string {
 		return u.initialize(m)
 	case "server/discover":
 		return u.discover()
-	case "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
+	case "resources/subscribe", "resources/unsubscribe":
+		u.watch(m)
+		return result(modern, "")
+	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
+		return u.task(m, modern)
+	case "ping", "logging/setLevel":
 		return result(modern, "")
 	case "tools/list":
 		return u.page(m, modern, "tools", u.tools())
 	case "prompts/list":
 		return u.page(m, modern, "prompts", u.Prompts)
 	case "resources/list":
-		return u.page(m, modern, "resources", u.Resources)
+		return u.page(m, modern, "resources", u.resources())
 	case "resources/templates/list":
 		return u.page(m, modern, "resourceTemplates", u.Templates)
 	case "tools/call", "prompts/get", "resources/read", "completion/complete":
@@ -226,6 +252,9 @@ func (u *Upstream) page(m *Message, modern bool, key string, all []string) strin
 
 func (u *Upstream) answer(m *Message, modern bool) string {
 	name := nameOf(m.Params)
+	if modern && u.asks(m) {
+		return u.input(m)
+	}
 	if m.Method == "completion/complete" {
 		ref := Member(m.Params, "ref")
 		name = nameOf(ref)

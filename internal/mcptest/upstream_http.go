@@ -109,14 +109,31 @@ func (u *Upstream) post(w http.ResponseWriter, r *http.Request) {
 	if refused := u.refuse(w, r, &m, modern); refused {
 		return
 	}
-	if m.ID == nil {
+	if m.ID == nil || m.Method == "" {
+		u.told(&m)
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	if !pause(r, u.delay(&m)) {
 		return
 	}
-	u.reply(w, &m, modern)
+	switch {
+	case !modern && u.asks(&m):
+		u.askHTTP(w, r, &m)
+	case modern && u.Lab && m.Method == "subscriptions/listen":
+		u.listenHTTP(w, r, &m)
+	default:
+		u.reply(w, r, &m, modern)
+	}
+}
+
+// told takes a message that has no answer.
+func (u *Upstream) told(m *Message) {
+	if m.Method == "notifications/cancelled" {
+		u.lab.cancel(string(Member(m.Params, "requestId")))
+		return
+	}
+	u.asked.answer(*m)
 }
 
 func (u *Upstream) fault(m *Message) Fault {
@@ -145,8 +162,12 @@ func (u *Upstream) refuse(w http.ResponseWriter, r *http.Request, m *Message, mo
 	return true
 }
 
-func (u *Upstream) reply(w http.ResponseWriter, m *Message, modern bool) {
-	body := `{"jsonrpc":"2.0","id":` + idOrNull(m) + `,` + u.member(m, modern) + `}`
+func (u *Upstream) reply(w http.ResponseWriter, r *http.Request, m *Message, modern bool) {
+	member, ok := u.labTool(m, modern, r.Context().Done())
+	if !ok {
+		member = u.member(m, modern)
+	}
+	body := `{"jsonrpc":"2.0","id":` + idOrNull(m) + `,` + member + `}`
 	notes := u.notes(m)
 	if !u.SSE && len(notes) == 0 {
 		w.Header().Set("Content-Type", "application/json")

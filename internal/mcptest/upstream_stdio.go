@@ -86,6 +86,14 @@ func (u *Upstream) line(line []byte, out io.Writer, mu *sync.Mutex) {
 	m := Parse(line)
 	u.record(Received{Message: m, Raw: line})
 	if m.ID == nil || m.Method == "" {
+		u.told(&m)
+		return
+	}
+	if u.asks(&m) && !modernMeta(m.Params) {
+		go u.askStdio(&m, out, mu)
+		return
+	}
+	if u.labLine(&m, out, mu) {
 		return
 	}
 	if d := u.delay(&m); d > 0 {
@@ -96,6 +104,52 @@ func (u *Upstream) line(line []byte, out io.Writer, mu *sync.Mutex) {
 		return
 	}
 	u.write(&m, out, mu)
+}
+
+// labLine serves what of a lab takes its time or outlasts its request.
+func (u *Upstream) labLine(m *Message, out io.Writer, mu *sync.Mutex) bool {
+	if !u.Lab {
+		return false
+	}
+	send := func(msg string) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(out, "%s\n", msg)
+	}
+	modern := modernMeta(m.Params)
+	switch {
+	case m.Method == "initialize":
+		u.lab.mu.Lock()
+		u.lab.line = send
+		u.lab.mu.Unlock()
+		return false
+	case modern && m.Method == "subscriptions/listen" && u.speaks(Modern):
+		u.listen(m, send)
+		return true
+	case m.Method != "tools/call":
+		return false
+	}
+	go func() {
+		if member, ok := u.labTool(m, modern, nil); ok {
+			send(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,` + member + `}`)
+			return
+		}
+		u.write(m, out, mu)
+	}()
+	return true
+}
+
+// askStdio serves a legacy call whose tool asks.
+func (u *Upstream) askStdio(m *Message, out io.Writer, mu *sync.Mutex) {
+	send := func(msg string) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(out, "%s\n", msg)
+	}
+	for _, n := range u.notes(m) {
+		send(n)
+	}
+	send(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,` + u.ask(asking{send: send}, m) + `}`)
 }
 
 func (u *Upstream) write(m *Message, out io.Writer, mu *sync.Mutex) {

@@ -19,7 +19,7 @@ import (
 // KeySize is the size of a key in bytes.
 const KeySize = 32
 
-// MaxToken bounds a token in bytes; longer ones are malformed.
+// MaxToken bounds a token in bytes for Open; longer ones are malformed.
 const MaxToken = 16 << 10
 
 const (
@@ -107,7 +107,13 @@ func (s *Sealer) Seal(kind byte, bound, payload []byte) string {
 // Open returns the payload of a token that Seal made with the same kind and
 // bound, or one of the errors of this package.
 func (s *Sealer) Open(kind byte, bound []byte, token string) ([]byte, error) {
-	if len(token) > MaxToken {
+	return s.OpenUpTo(MaxToken, kind, bound, token)
+}
+
+// OpenUpTo is Open for tokens of up to max bytes, where what is sealed is not
+// ours alone.
+func (s *Sealer) OpenUpTo(max int, kind byte, bound []byte, token string) ([]byte, error) {
+	if len(token) > max {
 		return nil, ErrMalformed
 	}
 	buf, err := base64.RawURLEncoding.Strict().DecodeString(token)

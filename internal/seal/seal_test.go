@@ -29,6 +29,23 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+func TestLongTokens(t *testing.T) {
+	s := newSealer(t, 1, "a")
+	want := strings.Repeat("long", MaxToken)
+	tok := s.Seal('c', nil, []byte(want))
+	if got, err := s.OpenUpTo(1<<20, 'c', nil, tok); err != nil || string(got) != want {
+		t.Errorf("OpenUpTo: %d bytes, %v", len(got), err)
+	}
+	for _, max := range []int{MaxToken, len(tok) - 1} {
+		if _, err := s.OpenUpTo(max, 'c', nil, tok); !errors.Is(err, ErrMalformed) {
+			t.Errorf("up to %d: got %v, want %v", max, err, ErrMalformed)
+		}
+	}
+	if _, err := s.OpenUpTo(1<<20, 'd', nil, tok); !errors.Is(err, ErrRefused) {
+		t.Errorf("other kind: got %v", err)
+	}
+}
+
 func TestTokensDiffer(t *testing.T) {
 	s := newSealer(t, 1, "a")
 	a, b := s.Seal('c', nil, []byte("x")), s.Seal('c', nil, []byte("x"))

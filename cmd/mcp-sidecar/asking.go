@@ -1,0 +1,44 @@
+package main
+
+import (
+	"github.com/mcp-sidecar/mcp-sidecar/config"
+	"github.com/mcp-sidecar/mcp-sidecar/policy"
+	"github.com/mcp-sidecar/mcp-sidecar/proxy"
+	"github.com/mcp-sidecar/mcp-sidecar/sampling"
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
+)
+
+// asking wires what servers may ask, and who answers them.
+func (a *app) asking(opt *proxy.Options) {
+	askers := make(map[string]*policy.Asker, len(a.cfg.Servers))
+	var endpoints bool
+	for i := range a.cfg.Servers {
+		s := &a.cfg.Servers[i]
+		k := policy.NewAsker(s.Name, s.Settings.Sampling, s.Settings.Elicitation, s.Settings.Roots)
+		askers[s.Name] = k
+		endpoints = endpoints || k.HasEndpoint()
+	}
+	opt.Askers = func(server string) *policy.Asker { return askers[server] }
+	opt.AgentCanAnswer = a.set.Expect
+	opt.SessionEnded = a.set.EndSession
+	opt.Subscriber = a.set
+	if endpoints {
+		a.sampler = sampling.New(sampling.Options{Endpoint: endpointsOf(a.cfg), Log: a.log})
+		opt.Sampler = a.sampler
+	}
+}
+
+// endpointsOf finds servers' sampling endpoints, resolved anew for every request.
+func endpointsOf(cfg *config.Config) func(server string) (policy.Endpoint, error) {
+	byName := make(map[string]*config.Server, len(cfg.Servers))
+	for i := range cfg.Servers {
+		byName[cfg.Servers[i].Name] = &cfg.Servers[i]
+	}
+	return func(server string) (policy.Endpoint, error) {
+		s := byName[server]
+		if s == nil {
+			return policy.Endpoint{}, nil
+		}
+		return upstream.ResolveEndpoint(s.Settings.Sampling.Endpoint, cfg.Vars(server, defaultProfile))
+	}
+}

@@ -1,0 +1,171 @@
+//go:build npm
+
+package conformance
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/internal/mcptest"
+)
+
+// The suite starts a client per scenario and names its mock server in the last
+// argument. Here the client is this test binary: it starts the program before
+// that server, then drives it with the SDK's fixture client.
+const (
+	envProgram = "MCPTEST_CONFORMANCE_PROGRAM"
+	envDriver  = "MCPTEST_CONFORMANCE_DRIVER"
+)
+
+func init() {
+	if os.Getenv(envProgram) == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := beClient(ctx, os.Args[len(os.Args)-1]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// beClient puts the program between the fixture client and the suite's server.
+func beClient(ctx context.Context, url string) error {
+	dir, err := os.MkdirTemp("", "conformance")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "c.yaml")
+	if err := os.WriteFile(file, []byte(config("url: "+url)), 0o600); err != nil {
+		return err
+	}
+	program := exec.Command(os.Getenv(envProgram), "serve", "--config", file, "--insecure-no-auth",
+		"--listen", "127.0.0.1:0", "--ops-listen", "off", "--state-dir", dir)
+	said, err := program.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := program.Start(); err != nil {
+		return err
+	}
+	defer program.Wait()
+	defer program.Process.Signal(syscall.SIGTERM)
+	at, err := endpointOf(said)
+	if err != nil {
+		return err
+	}
+	driver := exec.CommandContext(ctx, os.Getenv(envDriver), at)
+	driver.Env = append(os.Environ(), "DRIVER_VERSION="+os.Getenv("MCP_CONFORMANCE_PROTOCOL_VERSION"))
+	driver.Stdout, driver.Stderr = os.Stdout, os.Stderr
+	return driver.Run()
+}
+
+var endpointLine = regexp.MustCompile(`endpoint +(http://\S+)`)
+
+// endpointOf reads what the program prints until it names its endpoint, and
+// passes on the rest.
+func endpointOf(said io.Reader) (string, error) {
+	in := bufio.NewReader(said)
+	for {
+		line, err := in.ReadString('\n')
+		fmt.Fprint(os.Stderr, line)
+		if m := endpointLine.FindStringSubmatch(line); m != nil {
+			go io.Copy(os.Stderr, in)
+			return m[1], nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("the program named no endpoint: %w", err)
+		}
+	}
+}
+
+// clientScenarios are the scored ones of each revision that are not about OAuth.
+var clientScenarios = map[string][]string{
+	"2025-11-25": {"initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry"},
+	"2026-07-28": {"tools_call", "request-metadata", "sep-2322-client-request-state", "http-standard-headers",
+		"http-custom-headers", "http-invalid-tool-headers", "json-schema-ref-no-deref"},
+}
+
+// TestAsClient runs them with the program as the client under test, and an agent
+// of the same revision before it.
+func TestAsClient(t *testing.T) {
+	driver, program := fixtureClient(t), mcptest.Binary(t)
+	for revision, scenarios := range clientScenarios {
+		for _, scenario := range scenarios {
+			t.Run(revision+"/"+scenario, func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				p := mcptest.Program{
+					Path: mcptest.Node(t),
+					Args: []string{
+						mcptest.Module(t, "test/node", "@modelcontextprotocol/conformance/dist/index.js"),
+						"client", "--command", self(t), "--scenario", scenario, "--spec-version", revision, "--timeout", "45000", "-o", dir,
+					},
+					Env:   []string{envProgram + "=" + program, envDriver + "=" + driver},
+					Limit: 2 * time.Minute,
+				}
+				stdout, stderr, err := p.Run(t)
+				if err != nil {
+					t.Errorf("%v\n%s\n%s\n%s", err, failures(dir, scenario), stdout, stderr)
+				}
+			})
+		}
+	}
+}
+
+func self(t *testing.T) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe
+}
+
+// fixtureClient builds the SDK's everything-client, changed so that the version
+// it speaks is ours to choose.
+func fixtureClient(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/modelcontextprotocol/go-sdk").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(strings.TrimSpace(string(out)))); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "conformance", "everything-client", "main.go")
+	source, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const call = "client.Connect(ctx, transport, nil)"
+	if !bytes.Contains(source, []byte(call)) {
+		t.Fatalf("the fixture client has no %s", call)
+	}
+	source = bytes.ReplaceAll(source, []byte(call), []byte(`client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: os.Getenv("DRIVER_VERSION")})`))
+	os.Chmod(file, 0o644)
+	if err := os.WriteFile(file, source, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "everything-client")
+	build := exec.Command("go", "build", "-o", path, "./conformance/everything-client")
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}

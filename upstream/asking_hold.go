@@ -1,0 +1,133 @@
+package upstream
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/wire"
+)
+
+// A hold is one call's use of an owner, and of a place among max_concurrency
+// calls. While a question is open it has no such place, and its process counts
+// as parked.
+type hold struct {
+	srv       *server
+	o         *owner
+	exclusive bool
+	answer    func(ctx context.Context, q Question) ([]byte, *wire.Error)
+
+	mu     sync.Mutex
+	open   int  // questions
+	placed bool // has a place
+	over   bool
+}
+
+// do sends the call.
+func (h *hold) do(ctx context.Context, c *Call) (Response, error) {
+	if err := h.srv.enter(ctx); err != nil {
+		return Response{}, err
+	}
+	h.placed = true
+	defer h.end()
+	if c.Ask != nil {
+		h.answer = c.Ask
+		d := *c
+		d.Ask = nil
+		if h.exclusive || h.o.route.mode == Asking && !h.srv.settings.local() {
+			d.Ask = h.ask
+		}
+		c = &d
+	}
+	if c.Via != "" {
+		return h.o.doThere(ctx, c)
+	}
+	r, err := h.o.do(ctx, c)
+	if _, ok := wire.Get(c.Params, "task"); ok {
+		h.srv.houses(h.o, r.Result)
+	}
+	return r, err
+}
+
+func (h *hold) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over = true
+	if h.placed {
+		h.srv.leave()
+	}
+}
+
+// ask puts a question to the call's agent.
+func (h *hold) ask(ctx context.Context, q Question) ([]byte, *wire.Error) {
+	h.begin()
+	defer h.resume(ctx)
+	return h.answer(ctx, q)
+}
+
+func (h *hold) begin() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open++
+	if h.over || h.open > 1 {
+		return
+	}
+	if h.placed {
+		h.placed = false
+		h.srv.leave()
+	}
+	if h.exclusive {
+		h.srv.park(h.o, true)
+	}
+}
+
+// resume takes a place again after the last open question. When none comes free
+// in time the call goes on without: the server has its answer coming.
+func (h *hold) resume(ctx context.Context) {
+	if !h.unpark() || h.srv.enter(ctx) != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over || h.open > 0 || h.placed {
+		h.srv.leave()
+		return
+	}
+	h.placed = true
+}
+
+func (h *hold) unpark() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open--
+	if h.over || h.open > 0 {
+		return false
+	}
+	if h.exclusive {
+		h.srv.park(h.o, false)
+	}
+	return true
+}
+
+// longestTask is how long a process is kept for a task that nobody asks about.
+const longestTask = time.Hour
+
+// houses keeps a process for as long as the task lives in it that result, the
+// answer to a call, tells of.
+func (s *server) houses(o *owner, result []byte) {
+	task, ok := wire.Get(result, "task")
+	if !ok || wire.Kindof(task) != '{' || !s.settings.local() {
+		return
+	}
+	life := longestTask
+	if raw, ok := wire.Get(task, "ttl"); ok {
+		if ms, err := time.ParseDuration(string(raw) + "ms"); err == nil {
+			life = min(max(ms, 0), life)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if until := time.Now().Add(life); until.After(o.use.until) {
+		o.use.until = until
+	}
+}

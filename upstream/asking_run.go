@@ -1,0 +1,140 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// runApart is the life of an owner beside discovery's: it connects when a call
+// wants it, and ends when no call came for a while, when its session is over or
+// when all ends. It never shows in the server's state: its failures are those
+// of the calls that meet them.
+func (o *owner) runApart(all context.Context) error {
+	ctx, cancel := context.WithCancel(all)
+	defer cancel()
+	defer func() { o.depart(all.Err() != nil) }()
+	if !o.arrive(cancel) {
+		return nil
+	}
+	var b backoff
+	for o.wanted(ctx) {
+		start := time.Now()
+		c, err := o.connectApart(ctx)
+		if err == nil {
+			if o.serveApart(ctx, c); o.proven.Swap(false) || time.Since(start) > provenAfter {
+				b.reset()
+			}
+			err = o.lost(c.Err())
+		}
+		if ctx.Err() == nil {
+			o.rest(ctx, err, b.next(err), b.tries > 1)
+		}
+	}
+	return nil
+}
+
+// arrive lets others end the owner; false when they did so already.
+func (o *owner) arrive(stop func()) bool {
+	o.srv.mu.Lock()
+	defer o.srv.mu.Unlock()
+	o.use.stop = stop
+	return !o.use.leaving
+}
+
+var errEnded = errors.New("the connection was ended, since its session is over or no call came for long")
+
+// depart makes room for another owner of the route.
+func (o *owner) depart(stopping bool) {
+	o.srv.mu.Lock()
+	o.use.leaving = true
+	delete(o.srv.apart, o.route)
+	for who, at := range o.srv.last {
+		if at == o {
+			delete(o.srv.last, who)
+		}
+	}
+	o.srv.serveQueue()
+	o.srv.mu.Unlock()
+	why := errEnded
+	if stopping {
+		why = errStopping
+	}
+	o.end(&Error{Server: o.srv.name, Kind: Closed, Err: why})
+	o.srv.lookedAsking(o)
+}
+
+// wanted waits for a call; false when the owner ends instead.
+func (o *owner) wanted(ctx context.Context) bool {
+	t := time.NewTimer(idleEnd)
+	defer t.Stop()
+	for {
+		select {
+		case <-o.wake:
+			return ctx.Err() == nil
+		case <-t.C:
+			if o.retire() {
+				return false
+			}
+			t.Reset(idleEnd)
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// retire ends the owner if no call came for a while.
+func (o *owner) retire() bool {
+	s := o.srv
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if o.use.calls > 0 || now.Sub(o.use.last) < idleEnd || now.Before(o.use.until) {
+		return false
+	}
+	s.dismiss(o)
+	return true
+}
+
+// connectApart makes one attempt: resolve, start or dial, handshake.
+func (o *owner) connectApart(ctx context.Context) (conn, error) {
+	ctx, cancel := o.connectWithin(ctx)
+	defer cancel()
+	start := time.Now()
+	c, err := o.dial(ctx)
+	if err != nil {
+		err = o.explain(ctx, err)
+		o.end(err)
+		o.srv.lookedAsking(o)
+		return nil, err
+	}
+	o.told = o.mirror(ctx, c)
+	o.open(c)
+	o.sendLogLevel(ctx)
+	o.srv.set.opt.Log.Debug("connection beside the shared one", "server", o.srv.name,
+		"asking", o.route.mode == Asking, "pid", c.Info().PID, "dur", time.Since(start).Round(time.Millisecond))
+	return c, nil
+}
+
+// serveApart stays until the connection dies, idles or ctx ends.
+func (o *owner) serveApart(ctx context.Context, c conn) {
+	defer c.Close()
+	defer o.conn.Store(nil)
+	defer o.told.keepMirror(ctx)()
+	o.readDue(ctx, c)
+	tick := time.NewTicker(idleEnd / 5)
+	defer tick.Stop()
+	o.watch(ctx, c, func() bool { return !o.retire() }, tick.C)
+}
+
+// rest keeps a connection that fails again and again from being made for each
+// call: until its time has come, they fail with the reason.
+func (o *owner) rest(ctx context.Context, err error, d time.Duration, slow bool) {
+	o.srv.set.opt.Log.Warn("connection beside the shared one is down", "server", o.srv.name,
+		"asking", o.route.mode == Asking, "err", err)
+	if slow {
+		d = min(d, restMost)
+		o.hush(time.Now().Add(d))
+		sleep(ctx, nil, d)
+	}
+}

@@ -1,0 +1,106 @@
+package upstream
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Bounds of what a server may be allowed to ask.
+const (
+	maxTokensCap = 100_000_000
+	maxRPM       = 100_000
+	maxRounds    = 10_000
+)
+
+// sampling checks what a server may ask of a model.
+func (c *check) sampling() {
+	s := &c.s.Sampling
+	rounds := 0
+	if s.MaxToolRounds != nil {
+		rounds = *s.MaxToolRounds
+	}
+	for _, n := range []struct {
+		key      string
+		val, max int
+	}{
+		{"max_tokens_cap", s.MaxTokensCap, maxTokensCap}, {"max_rpm", s.MaxRPM, maxRPM}, {"max_tool_rounds", rounds, maxRounds},
+	} {
+		switch {
+		case n.val < 0:
+			c.bad("must not be negative", "sampling", n.key)
+		case n.val > n.max:
+			c.bad(fmt.Sprintf("must be at most %d", n.max), "sampling", n.key)
+		}
+	}
+	if s.Timeout < 0 {
+		c.bad("must not be negative", "sampling", "timeout")
+	}
+	if s.LogLevel != "" && !slices.Contains([]string{"debug", "info", "warning"}, s.LogLevel) {
+		c.bad("unknown value, use one of debug, info, warning", "sampling", "log_level")
+	}
+	c.endpoint()
+	c.models()
+}
+
+// models advises where the settings of models contradict each other.
+func (c *check) models() {
+	s := &c.s.Sampling
+	if len(s.AllowedModels) == 0 {
+		return
+	}
+	for _, m := range []struct {
+		val  string
+		path []string
+	}{{s.Model, []string{"sampling", "model"}}, {s.Endpoint.Model, []string{"sampling", "endpoint", "model"}}} {
+		if m.val != "" && !slices.Contains(s.AllowedModels, m.val) {
+			c.advise("is not in allowed_models, so it is never asked for", m.path...)
+		}
+	}
+}
+
+// endpoint checks where a model is to be asked. Its URL is never quoted.
+func (c *check) endpoint() {
+	e := &c.s.Sampling.Endpoint
+	path := func(key string) []string { return []string{"sampling", "endpoint", key} }
+	if strings.ContainsRune(e.KeyFile, 0) {
+		c.bad("holds a NUL byte", path("key_file")...)
+	}
+	if e.URL == "" {
+		if e.KeyFile != "" || e.Model != "" {
+			c.missing("url is not set", "sampling", "endpoint")
+		}
+		return
+	}
+	if strings.HasPrefix(e.URL, "${") {
+		return // even the scheme is unknown until the reference is resolved
+	}
+	u, err := url.Parse(reference.ReplaceAllString(e.URL, "1"))
+	switch {
+	case err != nil:
+		c.bad("invalid URL", path("url")...)
+	case !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https"):
+		c.bad("invalid URL: the scheme must be https or http", path("url")...)
+	case u.Hostname() == "":
+		c.bad("invalid URL: no host", path("url")...)
+	case u.User != nil:
+		c.bad("holds a user name or password: put the key into key_file", path("url")...)
+	case strings.EqualFold(u.Scheme, "http") && !here(u.Hostname()):
+		c.advise("is not encrypted: what servers ask, and the key, can be read on the way", path("url")...)
+	}
+}
+
+// here reports whether a host is this machine, as it is written.
+func here(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// elicitation checks what a server may ask of a user.
+func (c *check) elicitation() {
+	if c.s.Elicitation.Timeout < 0 {
+		c.bad("must not be negative", "elicitation", "timeout")
+	}
+}
