@@ -14,6 +14,7 @@ const (
 	wakeWait    = 15 * time.Second       // how long a call waits for a connection
 	wakeEvery   = time.Second            // calls wake a failed server no more often
 	relistPause = 200 * time.Millisecond // gathers bursts of list_changed
+	relistAgain = time.Second            // and one that goes on within a second costs two reads
 	relistMost  = 30 * time.Second       // a server that keeps changing is read no more often
 	relistRetry = 30 * time.Second
 	provenAfter = 60 * time.Second // a connection of this age resets the backoff

@@ -14,7 +14,7 @@ func nextRelist(pause, quiet time.Duration) time.Duration {
 	if quiet > 2*pause {
 		return relistPause
 	}
-	return min(5*pause, relistMost)
+	return min(max(2*pause, relistAgain), relistMost)
 }
 
 // listAgain reads the lists once for all requests that came meanwhile. It

@@ -32,8 +32,8 @@ var features = []feature{
 	{"sampling", nil, sample},
 	{"roots", nil, roots},
 	{"two questions at once", noElicitation, both},
-	{"list_changed", nil, listChanged},
-	{"resource update", nil, resourceUpdate},
+	{"list_changed", noSharedList, listChanged},
+	{"resource update", noSharedUpdate, resourceUpdate},
 	{"cancel", nil, cancel},
 	{"time-out", nil, timeOut},
 	{"task", noTask, task},
@@ -42,6 +42,20 @@ var features = []feature{
 func noElicitation(p *pair) string {
 	if p.agentVersion < "2025-06-18" || p.serverVersion < "2025-06-18" {
 		return "elicitation came with 2025-06-18"
+	}
+	return ""
+}
+
+func noSharedList(p *pair) string {
+	if p.isolated && p.stdioServer {
+		return "lists are those of the process that all agents share"
+	}
+	return ""
+}
+
+func noSharedUpdate(p *pair) string {
+	if p.isolated && p.stdioServer && p.serverVersion == mcptest.Modern {
+		return "servers of 2026-07-28 are listened to in the process that all agents share"
 	}
 	return ""
 }

@@ -3,6 +3,7 @@ package matrix
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +15,12 @@ import (
 	"github.com/mcp-sidecar/mcp-sidecar/internal/mcptest"
 )
 
-func TestMain(m *testing.M) { os.Exit(mcptest.Run(m)) }
+// TestMain runs many cells at once: they wait more than they work.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "24")
+	os.Exit(mcptest.Run(m))
+}
 
 // versions are those of agents and of servers, the newest first.
 var versions = append([]string{mcptest.Modern}, mcptest.LegacyVersions...)
@@ -23,12 +29,13 @@ var versions = append([]string{mcptest.Modern}, mcptest.LegacyVersions...)
 const limit = 20 * time.Second
 
 // serverTimeout is the call time-out that every server is configured with.
-const serverTimeout = 3
+const serverTimeout = 2
 
 // A pair is one cell's agent and server.
 type pair struct {
 	agentVersion, serverVersion string
 	stdioAgent, stdioServer     bool
+	isolated                    bool // the server runs in processes of its agents' own
 	agent                       *mcptest.Agent
 	prefix                      string // of tool names
 }
@@ -96,19 +103,9 @@ func settings(more string) string { return fmt.Sprintf(", timeout: %d", serverTi
 func TestMatrix(t *testing.T) {
 	s := mcptest.StartSidecar(t, config(t, settings("")))
 	got := newTable()
-	t.Run("pairs", func(t *testing.T) {
-		for _, av := range versions {
-			for _, sv := range versions {
-				for _, stdio := range []bool{false, true} {
-					p := &pair{agentVersion: av, serverVersion: sv, stdioServer: stdio}
-					t.Run(p.name(), func(t *testing.T) {
-						t.Parallel()
-						p.agent = &mcptest.Agent{URL: s.URL + "/" + p.server(), Version: av, Capabilities: capabilities, Answer: answers}
-						p.run(t, got)
-					})
-				}
-			}
-		}
+	eachPair(t, versions, func(t *testing.T, p *pair) {
+		p.agent = newAgent(s, p)
+		p.run(t, got)
 	})
 	got.hold(t)
 }
@@ -141,22 +138,35 @@ func TestIsolation(t *testing.T) {
 	for _, mode := range []string{"per_session", "per_caller"} {
 		t.Run(mode, func(t *testing.T) {
 			s := mcptest.StartSidecar(t, config(t, settings(", isolation: "+mode)))
-			t.Run("pairs", func(t *testing.T) {
-				for _, av := range []string{mcptest.Modern, mcptest.Legacy} {
-					for _, sv := range []string{mcptest.Modern, mcptest.Legacy} {
-						for _, stdio := range []bool{false, true} {
-							p := &pair{agentVersion: av, serverVersion: sv, stdioServer: stdio}
-							t.Run(p.name(), func(t *testing.T) {
-								t.Parallel()
-								p.agent = &mcptest.Agent{URL: s.URL + "/" + p.server(), Version: av, Capabilities: capabilities, Answer: answers}
-								p.run(t, newTable())
-							})
-						}
-					}
-				}
+			eachPair(t, []string{mcptest.Modern, mcptest.Legacy}, func(t *testing.T, p *pair) {
+				p.isolated, p.agent = true, newAgent(s, p)
+				p.run(t, newTable())
 			})
 		})
 	}
+}
+
+// eachPair runs try for every pair of versions and both transports of the
+// server. Servers work side by side, the agents of one after each other: what
+// belongs to no call is then heard by the one who caused it.
+func eachPair(t *testing.T, versions []string, try func(t *testing.T, p *pair)) {
+	t.Run("pairs", func(t *testing.T) {
+		for _, sv := range versions {
+			for _, stdio := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/stdio=%v", sv, stdio), func(t *testing.T) {
+					t.Parallel()
+					for _, av := range versions {
+						p := &pair{agentVersion: av, serverVersion: sv, stdioServer: stdio}
+						t.Run(p.name(), func(t *testing.T) { try(t, p) })
+					}
+				})
+			}
+		}
+	})
+}
+
+func newAgent(s *mcptest.Sidecar, p *pair) *mcptest.Agent {
+	return &mcptest.Agent{URL: s.URL + "/" + p.server(), Version: p.agentVersion, Capabilities: capabilities, Answer: answers}
 }
 
 func (p *pair) server() string {
