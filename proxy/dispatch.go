@@ -168,7 +168,7 @@ func (x *exchange) do(ctx context.Context, server string, c *upstream.Call) (ups
 	if x.out != nil {
 		c.Notify = x.relay
 	}
-	t.Answers = x.answers(server)
+	t.Answers, t.Legacy = x.answers(server), !x.modern
 	if c.Capabilities = nil; t.Answers != 0 || x.modern {
 		c.Capabilities = x.offered(server)
 	}

@@ -40,6 +40,9 @@ type Target struct {
 	// Answers are the kinds of questions that the agent can answer. If none of
 	// them is among those that the server may ask, the connection is a plain one.
 	Answers policy.Answers
+	// Legacy is true for agents that speak a version with a handshake. A server
+	// of both eras is then asked in theirs.
+	Legacy bool
 }
 
 // Mode tells plain connections from those whose agent answers questions.
@@ -153,6 +156,8 @@ type Info struct {
 	Instructions string
 	// HTTP is true for servers that are spoken to over Streamable HTTP.
 	HTTP bool
+	// BothEras is true for a modern server that says it speaks an older version too.
+	BothEras bool
 	// PID is that of a stdio server's process; zero otherwise.
 	PID int
 }

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 )
 
 // A need is what one call needs of the connections beside discovery's.
@@ -50,7 +51,23 @@ func (s *server) doApart(ctx context.Context, t Target, c *Call) (Response, erro
 	if w.route == plainRoute {
 		return s.doPlain(ctx, unasked(c))
 	}
-	return s.doIn(ctx, w, c)
+	r, err := s.doIn(ctx, w, c)
+	if errors.Is(err, errOneEra) && w.route.isolation == "" {
+		return s.doPlain(ctx, unasked(c)) // nothing was sent
+	}
+	return r, err
+}
+
+// errOneEra is why a server of both eras, by its own word, gets no connection of
+// the older one.
+var errOneEra = errors.New("the server says that it speaks older versions of MCP too, but opens no session")
+
+// bothEras reports whether an agent with a handshake is better served by a
+// connection with one: then a server may ask in the middle of a call, and what
+// it was written for needs no translation.
+func (s *server) bothEras() bool {
+	c := s.plain.current()
+	return c != nil && c.Info().BothEras && !s.oneEra.Load() && s.settings.protocol() != ModernOnly
 }
 
 // doIn sends a call over a connection that w finds.
@@ -77,6 +94,9 @@ func (s *server) needs(ctx context.Context, t Target, c *Call) (need, error) {
 	era, err := s.eraNow(ctx)
 	if err != nil {
 		return w, err
+	}
+	if t.Legacy && era == Modern && s.bothEras() {
+		era = Legacy
 	}
 	s.ask(&w, era, c.Method)
 	return w, nil

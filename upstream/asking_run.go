@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -104,6 +105,10 @@ func (o *owner) connectApart(ctx context.Context) (conn, error) {
 	c, err := o.dial(ctx)
 	if err != nil {
 		err = o.explain(ctx, err)
+		if e := o.srv.era.Load(); e != nil && *e == Modern && o.route.mode == Asking && KindOf(err) == Protocol {
+			o.srv.oneEra.Store(true)
+			err = &Error{Server: o.srv.name, Op: "connect", Kind: Protocol, Err: fmt.Errorf("%w: %w", errOneEra, err)}
+		}
 		o.end(err)
 		o.srv.lookedAsking(o)
 		return nil, err

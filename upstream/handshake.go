@@ -42,6 +42,7 @@ func discoverInfo(result []byte) (in Info, ok bool) {
 	if listed && !holds(versions, VersionModern) {
 		return in, false
 	}
+	in.BothEras = slices.ContainsFunc(legacyVersions, func(v string) bool { return holds(versions, v) })
 	caps, has := wire.Get(result, "capabilities")
 	if !listed && !has || has && wire.Kindof(caps) != '{' {
 		return in, false

@@ -96,7 +96,20 @@ func (c *httpConn) adopt(in Info, s *session) {
 }
 
 // discover performs the modern handshake, which opens nothing.
-func (c *httpConn) discover(ctx context.Context, limit time.Duration) (string, error) {
+func (c *httpConn) discover(ctx context.Context, limit time.Duration) (keepAlive string, err error) {
+	if keepAlive, err = c.discoverOnce(ctx, limit); refusedVersion(err) {
+		// The server wants to be asked in a version that it names: this one.
+		keepAlive, err = c.discoverOnce(ctx, limit)
+	}
+	return keepAlive, err
+}
+
+func refusedVersion(err error) bool {
+	var s *statusError
+	return errors.As(err, &s) && s.again
+}
+
+func (c *httpConn) discoverOnce(ctx context.Context, limit time.Duration) (string, error) {
 	c.meta = eraMeta(Modern, VersionModern, c.client)
 	s := c.newSession(Modern, VersionModern, "")
 	x := exchange{c: c, s: s, call: &Call{Method: "server/discover"}}

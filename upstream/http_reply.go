@@ -26,6 +26,9 @@ type statusError struct {
 	text   string
 	// code is that of a JSON-RPC error in the body; zero if there was none.
 	code int
+	// again says that the server refused the version of the request, and names
+	// the same one as what it speaks.
+	again bool
 }
 
 func (e *statusError) Error() string { return e.text }
@@ -161,7 +164,7 @@ func (x *exchange) ofThisHop(code int) bool {
 
 func (x *exchange) refusal(status, code int, obj []byte) *statusError {
 	text := fmt.Sprintf("refused our request with error %d: %s", code, x.c.text(rpcText(obj), snippet))
-	return &statusError{status: status, text: text, code: code}
+	return &statusError{status: status, text: text, code: code, again: code == wire.CodeUnsupportedVersion && offersModern(obj)}
 }
 
 // readError tells a limit of ours from a cut connection, which run explains.
@@ -173,6 +176,13 @@ func (x *exchange) readError(err error) error {
 		return x.fail(TooLarge, fmt.Errorf("the answer's stream is over %d times max_message_bytes (%d)", streamFactor, x.c.limit))
 	}
 	return err
+}
+
+// offersModern reports whether an error about versions names ours.
+func offersModern(obj []byte) bool {
+	data, _ := wire.Get(obj, "data")
+	supported, _ := wire.Get(data, "supported")
+	return holds(supported, VersionModern)
 }
 
 func rpcCode(obj []byte) int {

@@ -29,7 +29,7 @@ func (x *exchange) refused(resp *http.Response, body io.Reader, length int64) (R
 	if code := rpcCode(obj); obj != nil && (x.s.era == Modern && x.ofThisHop(code) || !match) {
 		x.headersDiffer(code)
 		e := x.describe(resp, b)
-		e.code = code
+		e.code, e.again = code, code == wire.CodeUnsupportedVersion && offersModern(obj)
 		return Response{}, x.failStatus(resp, e)
 	}
 	if match {

@@ -140,6 +140,9 @@ func (o *owner) dial(ctx context.Context) (conn, error) {
 		return nil, err
 	}
 	r.EraHint = o.srv.era.Load()
+	if o.route.mode == Asking {
+		r.Protocol = LegacyOnly // in the other era what an agent can do goes with each request
+	}
 	scrub := r.scrub
 	o.scrub.Store(&scrub)
 	o.key.Store(&Key{Server: o.srv.name, Identity: r.Identity(), Isolation: o.route.isolation, Mode: o.route.mode})

@@ -40,6 +40,7 @@ type server struct {
 	status   atomic.Pointer[Status]
 	listing  atomic.Pointer[Listing]
 	era      atomic.Pointer[Era]
+	oneEra   atomic.Bool // it does not speak both, whatever it says
 	logLevel atomic.Pointer[string]
 	settled  chan struct{} // closed by settle
 	once     sync.Once

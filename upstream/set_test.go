@@ -51,25 +51,33 @@ func (s *script) serve(ctx context.Context, rw io.ReadWriteCloser) error {
 		if err != nil || m.ID == nil {
 			continue
 		}
-		go s.reply(bytes.Clone(m.ID), m)
+		go s.reply(rw, bytes.Clone(m.ID), m)
 	}
 }
 
-func (s *script) reply(id []byte, m wire.Message) {
+func (s *script) reply(to io.Writer, id []byte, m wire.Message) {
 	result, fault := s.respond(&m)
 	switch {
 	case fault == "never":
 	case fault != "":
-		s.send(wire.AppendError(nil, id, wire.CodeMethodNotFound, fault, nil))
+		s.sendTo(to, wire.AppendError(nil, id, wire.CodeMethodNotFound, fault, nil))
 	default:
-		s.send(wire.AppendResult(nil, id, []byte(result)))
+		s.sendTo(to, wire.AppendResult(nil, id, []byte(result)))
 	}
 }
 
+// send writes on the connection that was made last.
 func (s *script) send(msg []byte) {
 	s.mu.Lock()
+	to := s.out
+	s.mu.Unlock()
+	s.sendTo(to, msg)
+}
+
+func (s *script) sendTo(to io.Writer, msg []byte) {
+	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.out.Write(append(msg, '\n'))
+	to.Write(append(msg, '\n'))
 }
 
 func (s *script) respond(m *wire.Message) (result, fault string) {
