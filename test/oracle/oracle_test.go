@@ -56,13 +56,28 @@ mcp_servers:
 `, make(mcptest.LegacyVersions...).Start(t), make(mcptest.Modern).Start(t), c, e)
 }
 
+// apart gives calls that will be cancelled a connection of their own: net/http
+// may tell the next request on a connection that it was cancelled when it was
+// the one before.
+type apart struct{ shared, alone http.RoundTripper }
+
+type aloneKey struct{}
+
+func (a apart) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Context().Value(aloneKey{}) != nil {
+		return a.alone.RoundTrip(r)
+	}
+	return a.shared.RoundTrip(r)
+}
+
 // A tally counts how calls ended.
 type tally struct{ answered, asked, cancelled, refused, wrong atomic.Int64 }
 
 func TestNoneMisrouted(t *testing.T) {
 	s := mcptest.StartSidecar(t, servers(t))
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2 * parallel, MaxConnsPerHost: 8 * parallel}}
-	defer client.CloseIdleConnections()
+	shared := &http.Transport{MaxIdleConnsPerHost: 4 * parallel}
+	defer shared.CloseIdleConnections()
+	client := &http.Client{Transport: apart{shared: shared, alone: &http.Transport{DisableKeepAlives: true}}}
 	var got tally
 	var all sync.WaitGroup
 	slots := make(chan struct{}, parallel)
@@ -123,8 +138,8 @@ func (a *actor) work(t *testing.T, n int) {
 		t.Errorf("%s: %v", a.name, err)
 		return
 	}
-	for range n / 2 {
-		id := a.rnd.IntN(1000)
+	for i := range n / 2 {
+		id := 10 * i // unique in a session, as the protocol demands, and the same for all
 		var both sync.WaitGroup
 		for j := range 2 {
 			p := plan{id: id + j, number: strconv.FormatUint(a.rnd.Uint64()>>12, 10), server: [...]string{"old", "new", "pipe"}[a.rnd.IntN(3)],
@@ -161,6 +176,7 @@ func (a *actor) call(t *testing.T, p plan) {
 	ctx, cancel := context.WithTimeout(t.Context(), callWait)
 	defer cancel()
 	if p.cancel {
+		ctx = context.WithValue(ctx, aloneKey{}, true)
 		defer time.AfterFunc(p.after, func() { a.giveUp(ctx, p, cancel) }).Stop()
 	}
 	tool, want := p.server+"_echo", `{\"n\":`+p.number+`}`
@@ -170,7 +186,7 @@ func (a *actor) call(t *testing.T, p plan) {
 	members := fmt.Sprintf(`"name":%q,"arguments":{"n":%s}`, tool, p.number)
 	r, err := a.DoID(ctx, strconv.Itoa(p.id), "tools/call", members)
 	if err == nil && mcptest.Text(r.Result, "resultType") == "input_required" {
-		r, err = a.DoID(ctx, strconv.Itoa(p.id+5000), "tools/call", members+a.Inputs(r.Result))
+		r, err = a.DoID(ctx, strconv.Itoa(p.id+5), "tools/call", members+a.Inputs(r.Result))
 	}
 	a.judge(t, p, r, err, want)
 }
