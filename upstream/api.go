@@ -107,6 +107,8 @@ type Call struct {
 	Safe bool
 	// Timeout overrides the server's own if it is positive.
 	Timeout time.Duration
+
+	who string // the agent, set by Set.Do
 }
 
 // A Param is a header that repeats an argument of a call.

@@ -77,7 +77,7 @@ func (s *server) doIn(ctx context.Context, w need, c *Call) (Response, error) {
 		return Response{}, err
 	}
 	defer s.giveBack(o, w.exclusive)
-	h := hold{srv: s, o: o, exclusive: w.exclusive}
+	h := hold{srv: s, o: o, exclusive: w.exclusive, who: w.who}
 	return h.do(ctx, c)
 }
 

@@ -15,6 +15,7 @@ type hold struct {
 	srv       *server
 	o         *owner
 	exclusive bool
+	who       string
 	answer    func(ctx context.Context, q Question) ([]byte, *wire.Error)
 
 	mu     sync.Mutex
@@ -33,7 +34,7 @@ func (h *hold) do(ctx context.Context, c *Call) (Response, error) {
 	if c.Ask != nil {
 		h.answer = c.Ask
 		d := *c
-		d.Ask = nil
+		d.Ask, d.who = nil, h.who
 		if h.exclusive || h.o.route.mode == Asking && !h.srv.settings.local() {
 			d.Ask = h.ask
 		}

@@ -24,14 +24,41 @@ type use struct {
 	stop    func() // ends the owner; nil before it runs
 	leaving bool   // takes no more calls
 	calls   int
-	busy    bool // an exclusive call is in it
-	parked  bool // which waits for its agent's answer
+	busy    bool   // an exclusive call is in it
+	parked  bool   // which waits for its agent's answer
+	who     string // whose exclusive call was the last
 	last    time.Time
 	until   time.Time // a task may live here as long
 }
 
 // free reports whether an exclusive call may have the owner.
 func (u *use) free() bool { return !u.leaving && !u.busy }
+
+// A debtor is a connection that tells of calls which were given up.
+type debtor interface{ owing() (open, unread bool) }
+
+// suits reports whether a question from the owner's process could only be about
+// the call of w: one that another agent gave up may still be asked about, and
+// one of the same agent until the server knows.
+func (o *owner) suits(w *need) bool {
+	c := o.current()
+	if c == nil {
+		return true
+	}
+	d, ok := c.conn.(debtor)
+	if !ok {
+		return true
+	}
+	open, unread := d.owing()
+	return !open || o.use.who == w.who && !unread
+}
+
+// recheck looks whether calls that wait can go on.
+func (s *server) recheck() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serveQueue()
+}
 
 // A waiter is a call that waits for an owner.
 type waiter struct {
@@ -169,7 +196,7 @@ func (s *server) pickFixed(w *need) (*owner, error) {
 // pickOwn is for connections of which there is one for each route.
 func (s *server) pickOwn(w *need) (*owner, error) {
 	if o := s.apart[w.route]; o != nil {
-		if o.use.leaving || w.exclusive && o.use.busy {
+		if o.use.leaving || w.exclusive && (o.use.busy || !o.suits(w)) {
 			return nil, nil
 		}
 		return s.lend(o, w), nil
@@ -215,14 +242,14 @@ func (s *server) makeRoom() (bool, error) {
 func (s *server) pickPooled(w *need) (*owner, error) {
 	w.loyal = false
 	if o := s.last[w.who]; o != nil && samePool(o.route, w.route) {
-		if o.use.free() {
+		if o.use.free() && o.suits(w) {
 			return s.lend(o, w), nil
 		}
 		if w.loyal = s.loyal(o, w); w.loyal {
 			return nil, nil
 		}
 	}
-	var free *owner
+	var free, soiled *owner
 	room, waiting := -1, false
 	r := w.route
 	for r.n = 0; r.n < s.pool(); r.n++ {
@@ -232,6 +259,10 @@ func (s *server) pickPooled(w *need) (*owner, error) {
 		case o == nil || o.use.parked:
 		case !o.use.free():
 			waiting = true
+		case !o.suits(w):
+			if soiled == nil || o.use.last.Before(soiled.use.last) {
+				soiled = o
+			}
 		case free == nil || free.current() == nil:
 			free = o
 		}
@@ -242,7 +273,11 @@ func (s *server) pickPooled(w *need) (*owner, error) {
 	case room >= 0:
 		r.n = room
 		return s.lend(s.openApart(r), w), nil
-	case waiting:
+	case soiled != nil && !waiting:
+		s.dismiss(soiled)
+		waiting = true
+	}
+	if waiting {
 		return nil, nil
 	}
 	return nil, s.busy(fmt.Sprintf("each of its %d processes for calls with questions is held by one that waits for its agent's answer (max_processes)", s.pool()))
@@ -264,7 +299,7 @@ func samePool(a, b route) bool {
 func (s *server) lend(o *owner, w *need) *owner {
 	o.use.calls++
 	if w.exclusive {
-		o.use.busy = true
+		o.use.busy, o.use.who = true, w.who
 	}
 	if w.pooled {
 		s.remember(w.who, o)

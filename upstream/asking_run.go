@@ -113,12 +113,26 @@ func (o *owner) connectApart(ctx context.Context) (conn, error) {
 		o.srv.lookedAsking(o)
 		return nil, err
 	}
+	o.settle(ctx, c)
 	o.told = o.mirror(ctx, c)
 	o.open(c)
 	o.sendLogLevel(ctx)
 	o.srv.set.opt.Log.Debug("connection beside the shared one", "server", o.srv.name,
 		"asking", o.route.mode == Asking, "pid", c.Info().PID, "dur", time.Since(start).Round(time.Millisecond))
 	return c, nil
+}
+
+// settleWait is for servers that do not answer ping.
+const settleWait = 2 * time.Second
+
+// settle keeps what a process asks upon its handshake from the first call. It would
+// take one agent's answer for all who share it: server-filesystem, for one,
+// replaces the folders that it was started with by the first agent's roots. An
+// answer to ping shows that such questions have come, and were declined.
+func (o *owner) settle(ctx context.Context, c conn) {
+	if o.route.mode == Asking && o.route.isolation == "" && o.srv.settings.local() {
+		c.Do(ctx, &Call{Method: "ping", Safe: true, Timeout: settleWait})
+	}
 }
 
 // serveApart stays until the connection dies, idles or ctx ends.

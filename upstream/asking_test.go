@@ -102,12 +102,16 @@ func (a *actor) tools() string {
 }
 
 // call runs the tool: quick answers, wait waits for the gate, ask asks and then
-// waits for the gate, task begins a task, die ends the process.
+// waits for the gate, late waits before that too, task begins a task, die ends the process.
 func (a *actor) call(name string) (result, fault string) {
 	switch name {
 	case "wait":
 		a.wait()
 	case "ask":
+		a.send(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":"q%d","method":"elicitation/create","params":{"message":"?"}}`, a.asked.Add(1)))
+		a.wait()
+	case "late":
+		a.wait()
 		a.send(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":"q%d","method":"elicitation/create","params":{"message":"?"}}`, a.asked.Add(1)))
 		a.wait()
 	case "task":

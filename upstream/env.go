@@ -24,6 +24,9 @@ type env struct {
 	// renewed is called when the server has forgotten the session, and with it what
 	// was subscribed to. It must not block. It may be nil.
 	renewed func()
+	// settled is called when a call that was given up can ask no more, or its
+	// server knows. It may be nil.
+	settled func()
 	// guard kills process groups when this program dies. It may be nil.
 	guard *Guard
 	// gate bounds how many processes start at once. If nil, there is no bound.
@@ -40,6 +43,12 @@ func (e *env) logger() *slog.Logger {
 func (e *env) notified(method string, params []byte) {
 	if e.notify != nil {
 		e.notify(method, params)
+	}
+}
+
+func (e *env) freed() {
+	if e.settled != nil {
+		e.settled()
 	}
 }
 

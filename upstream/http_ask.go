@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ const (
 // Refusals of questions on the standing stream.
 const (
 	severalCalls = "several calls are in flight and the question does not say which it is about; isolation: per_session helps"
+	calledOff    = "another call was given up just now and the question may be about it; isolation: per_session helps"
 	manyWaiting  = "too many calls wait for an answer"
 )
 
@@ -29,6 +31,43 @@ const (
 type askers struct {
 	mu    sync.Mutex
 	calls map[*exchange]struct{}
+	// gaveUp is when an agent last gave up a call that the server may still ask
+	// about; the oldest are forgotten.
+	gaveUp map[string]time.Time
+}
+
+// stillAsks is how long after that a question is not taken for another agent's.
+const (
+	stillAsks  = time.Minute
+	mostGaveUp = 1000
+)
+
+// abandoned notes that who gave up a call.
+func (a *askers) abandoned(who string, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.gaveUp == nil {
+		a.gaveUp = map[string]time.Time{}
+	}
+	if len(a.gaveUp) >= mostGaveUp {
+		maps.DeleteFunc(a.gaveUp, func(_ string, at time.Time) bool { return now.Sub(at) > stillAsks })
+	}
+	if len(a.gaveUp) >= mostGaveUp {
+		who = "" // somebody: nobody is above doubt
+	}
+	a.gaveUp[who] = now
+}
+
+// doubtful reports whether another agent than who gave up a call just now.
+func (a *askers) doubtful(who string, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for other, at := range a.gaveUp {
+		if other != who && now.Sub(at) < stillAsks {
+			return true
+		}
+	}
+	return false
 }
 
 func (a *askers) add(x *exchange) {
@@ -127,10 +166,12 @@ func (c *httpConn) asked(s *session, m *wire.Message) {
 		c.decline(s, m)
 		return
 	}
-	switch x, n := c.askers.of(s); n {
-	case 0:
+	switch x, n := c.askers.of(s); {
+	case n == 0:
 		c.decline(s, m)
-	case 1:
+	case n == 1 && c.askers.doubtful(x.call.who, time.Now()):
+		c.refuse(s, m, wire.CodeInternal, calledOff)
+	case n == 1:
 		x.ask(m)
 	default:
 		c.refuse(s, m, wire.CodeInternal, severalCalls)

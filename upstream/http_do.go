@@ -167,6 +167,9 @@ func kindOfEnd(err error) Kind {
 // abandon tells a legacy server that nobody waits any more. A modern one sees
 // that from the end of the request.
 func (x *exchange) abandon(reason string) {
+	if x.asks != nil {
+		x.c.askers.abandoned(x.call.who, time.Now())
+	}
 	if x.reached > 0 && x.s.era == Legacy && x.call.Method != "initialize" {
 		x.c.sendCancel(x.s, x.id, reason)
 	}

@@ -148,7 +148,7 @@ func (o *owner) dial(ctx context.Context) (conn, error) {
 	o.key.Store(&Key{Server: o.srv.name, Identity: r.Identity(), Isolation: o.route.isolation, Mode: o.route.mode})
 	e := env{
 		log: set.opt.Log, clientName: set.opt.ClientName, clientVersion: set.opt.ClientVersion,
-		guard: set.guard, gate: set.gate,
+		guard: set.guard, gate: set.gate, settled: o.srv.recheck,
 		notify:  func(method string, params []byte) { o.srv.notified(o, method, params) },
 		noise:   func(n int) { o.srv.noise.Add(int64(n)) },
 		renewed: o.forgotten,

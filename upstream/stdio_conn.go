@@ -51,6 +51,7 @@ type lineConn struct {
 	mu      sync.Mutex
 	last    int64
 	pending map[int64]*pending
+	debts   debts
 	listens map[int64]*lineListen // see stdio_subscribe.go
 
 	dead chan struct{} // closed by fail
@@ -246,12 +247,12 @@ func (c *lineConn) failed(w *wait, call *Call, id int64, sent bool, err error) e
 	switch {
 	case errors.Is(err, errExpired):
 		e.Err = fmt.Errorf("no answer within %v", w.limit.whole)
-		c.cancel(id, sent, "timeout")
+		c.cancel(call, id, sent, "timeout")
 	case err == context.DeadlineExceeded:
 		e.Err = fmt.Errorf("no answer in time: %w", err)
-		c.cancel(id, sent, "timeout")
+		c.cancel(call, id, sent, "timeout")
 	case err == context.Canceled:
-		c.cancel(id, sent, "cancelled by the client")
+		c.cancel(call, id, sent, "cancelled by the client")
 		return err
 	case KindOf(err) == Closed:
 		e.Kind, e.Err = Closed, bareReason(err)
@@ -264,12 +265,13 @@ func (c *lineConn) failed(w *wait, call *Call, id int64, sent bool, err error) e
 }
 
 // cancel tells the server, without waiting, that nobody wants the answer.
-func (c *lineConn) cancel(id int64, sent bool, reason string) {
+func (c *lineConn) cancel(call *Call, id int64, sent bool, reason string) {
 	if !sent {
 		return
 	}
 	c.post(wire.AppendNotification(nil, cancelledNote,
 		fmt.Appendf(nil, `{"requestId":%d,"reason":%q}`, id, reason)))
+	c.owe(call, id)
 }
 
 // bareReason unwraps an Error, so that server and operation are not named twice.

@@ -269,7 +269,7 @@ func TestStdioQuestionOutlivesCall(t *testing.T) {
 				}
 				<-ended
 				for _, want := range tt.want {
-					want = strings.ReplaceAll(want, "ID", fmt.Sprint(c.last))
+					want = strings.ReplaceAll(want, "ID", fmt.Sprint(c.last-1)) // a ping followed
 					if got := <-s.got; got != want {
 						t.Errorf("got %s, want %s", got, want)
 					}

@@ -147,7 +147,7 @@ func (c *lineConn) answered(m wire.Message) bool {
 	}
 	p := c.addressee(&m)
 	if p == nil {
-		if m.JSONRPC {
+		if m.JSONRPC && !c.paid(&m) {
 			c.e.noised(1)
 		}
 		return m.JSONRPC

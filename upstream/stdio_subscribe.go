@@ -27,7 +27,7 @@ func (c *lineConn) Listen(ctx context.Context, params []byte, heard func(method 
 	*buf = appendRequest(*buf, id, &Call{Method: listenMethod, Params: params}, c.meta)
 	sent, err := c.write(&wait{ctx: ctx}, buf)
 	if err != nil {
-		c.cancel(id, sent, "the connection ends")
+		c.cancel(&Call{}, id, sent, "the connection ends")
 		return err
 	}
 	select {
@@ -36,7 +36,7 @@ func (c *lineConn) Listen(ctx context.Context, params []byte, heard func(method 
 	case <-c.dead:
 		return c.err
 	case <-ctx.Done():
-		c.cancel(id, true, "no longer wanted")
+		c.cancel(&Call{}, id, true, "no longer wanted")
 	}
 	if context.Cause(ctx) == errReplaced {
 		t := time.NewTimer(listenEnd)
