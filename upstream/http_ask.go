@@ -171,6 +171,8 @@ func (c *httpConn) asked(s *session, m *wire.Message) {
 		c.decline(s, m)
 	case n == 1 && c.askers.doubtful(x.call.who, time.Now()):
 		c.refuse(s, m, wire.CodeInternal, calledOff)
+	case n == 1 && ofAnotherTask(m.Params, x.call):
+		c.refuse(s, m, wire.CodeInternal, whichTask)
 	case n == 1:
 		x.ask(m)
 	default:

@@ -50,6 +50,27 @@ func newQuestions(call *Call, l *limit, log *slog.Logger, spawn func(func())) *o
 	return &openQuestions{limit: l, log: log, spawn: spawn}
 }
 
+// whichTask is the answer to a question about a task that nobody waits for.
+const whichTask = "the question is about a task whose result nobody waits for now"
+
+// relatedTask is the key in _meta under which 2025-11-25 names a message's task.
+const relatedTask = "io.modelcontextprotocol/related-task"
+
+// ofAnotherTask reports whether a question names a task, and c does not wait for
+// that one's result.
+func ofAnotherTask(params []byte, c *Call) bool {
+	meta, _ := wire.Get(params, "_meta")
+	task, ok := wire.Get(meta, relatedTask)
+	if !ok {
+		return false
+	}
+	raw, _ := wire.Get(task, "taskId")
+	asked, _ := wire.Unquote(raw)
+	raw, _ = wire.Get(c.Params, "taskId")
+	waited, _ := wire.Unquote(raw)
+	return c.Method != "tasks/result" || asked != waited
+}
+
 // start asks the call about a request of the server, without waiting. reply gets
 // the message that answers it, once, unless the server withdraws the question; it
 // may be called from here and must not block. An id that is open already is a

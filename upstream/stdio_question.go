@@ -21,6 +21,8 @@ func (c *lineConn) asked(m *wire.Message) {
 	switch {
 	case several:
 		c.post(wire.AppendError(nil, m.ID, wire.CodeInternal, whichCall, nil))
+	case p != nil && ofAnotherTask(m.Params, p.call):
+		c.post(wire.AppendError(nil, m.ID, wire.CodeInternal, whichTask, nil))
 	case p == nil || c.modern.Load(): // a modern server asks in its answer
 		c.post(wire.AppendError(nil, m.ID, wire.CodeMethodNotFound, nothingHere, nil))
 	default:

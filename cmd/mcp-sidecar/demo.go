@@ -15,8 +15,8 @@ func (p *program) demoServerCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo-server",
 		Short: "Run the demo MCP server on standard input and output",
-		Long: `demo-server is a small MCP server over stdio with the tools echo, add and slow, a
-resource and a prompt. It is what "serve --demo" starts as its child.
+		Long: `demo-server is a small MCP server over stdio with the tools echo, add, slow and
+ask, a resource and a prompt. It is what "serve --demo" starts as its child.
 
   mcp-sidecar serve -- mcp-sidecar demo-server`,
 		Args: argsBetween(0, 0),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,8 +16,9 @@ import (
 
 // Hermes is an agent that behaves like Hermes Agent towards one endpoint: it
 // looks before it connects, opens with initialize, sends one request at a time,
-// caps what it reads, and knows an expired session by the text of the answer.
-// Its limits are those that its public source has.
+// caps what it reads, knows an expired session by the text of the answer, and
+// accepts a form without filling it in. Its limits are those that its public
+// source has.
 type Hermes struct {
 	URL   string
 	Token string
@@ -26,7 +28,13 @@ type Hermes struct {
 	agent  Agent
 	mu     sync.Mutex
 	strike int
+
+	askedMu sync.Mutex
+	asked   []Question
 }
+
+// hermesOffers is what Hermes declares: it knows no tools inside of sampling.
+const hermesOffers = `{"sampling":{},"elicitation":{"form":{},"url":{}}}`
 
 // The limits of Hermes that an endpoint must stay within.
 const (
@@ -96,12 +104,37 @@ func (h *Hermes) look(ctx context.Context, method string) (int, string, error) {
 func (h *Hermes) Connect(ctx context.Context) (*Reply, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.agent = Agent{URL: h.URL, Token: h.Token, Version: hermesVersion, agreed: hermesVersion}
+	h.agent = Agent{URL: h.URL, Token: h.Token, Version: hermesVersion, agreed: hermesVersion,
+		Capabilities: hermesOffers, Answer: h.answer}
 	r, err := h.agent.Open(ctx)
 	if err == nil {
 		h.strike = 0
 	}
 	return r, err
+}
+
+// answer is what Hermes says to a question: the person behind it approves of a
+// form and is not asked to fill it in, and links are never opened.
+func (h *Hermes) answer(method string, params []byte) string {
+	h.askedMu.Lock()
+	h.asked = append(h.asked, Question{method, string(params)})
+	h.askedMu.Unlock()
+	switch {
+	case method == "elicitation/create" && Text(params, "mode") == "url":
+		return `"result":{"action":"decline"}`
+	case method == "elicitation/create":
+		return `"result":{"action":"accept","content":{}}`
+	case method == "sampling/createMessage":
+		return `"result":{"role":"assistant","content":{"type":"text","text":"said"},"model":"hermes","stopReason":"endTurn"}`
+	}
+	return failure(-32601, "method not found: "+method)
+}
+
+// Asked is what servers have asked so far.
+func (h *Hermes) Asked() []Question {
+	h.askedMu.Lock()
+	defer h.askedMu.Unlock()
+	return slices.Clone(h.asked)
 }
 
 // Ping is its keepalive.

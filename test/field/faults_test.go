@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ func noGetStorm(t *testing.T) {
 		"400":  func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad request", http.StatusBadRequest) },
 		"404":  func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not found", http.StatusNotFound) },
 		"html": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>hello</html>") },
+		"once": once(),
 	}
 	gates, entries, names := []*gate{}, []string{}, []string{}
 	for name, f := range refusals {
@@ -31,6 +33,7 @@ func noGetStorm(t *testing.T) {
 	a := open(t, s.URL, mcptest.Legacy)
 	lists(t, a, names...)
 	heard := changes(t, a)
+	waitFor(t, "the stream that broke to be asked for again", func() bool { return gates[slices.Index(names, "mcp_once_a")].gets.Load() > 1 })
 	for range 10 {
 		for _, n := range names {
 			works(t, a, n)

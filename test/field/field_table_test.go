@@ -20,7 +20,7 @@ var fieldRows = []row{
 	// docker/mcp-gateway#228, anthropics/claude-code#20643, vscode#243602, obot#6429
 	{ids: "R5", name: "names_fit", test: namesFit},
 	// envoyproxy/ai-gateway#1924, Kuadrant#1382, go-sdk#1175
-	{ids: "R6", name: "no_GET_storm", test: noGetStorm, later: "405 on a reconnect only: when the GET stream of servers is read"},
+	{ids: "R6", name: "no_GET_storm", test: noGetStorm},
 	// codebase-memory-mcp#1247, vercel/ai#19240, copilot-cli#4006
 	{ids: "R8", name: "cursors", test: cursors},
 	// hermes-agent#118572, #80689, #88376, nucleus#1332
@@ -78,4 +78,24 @@ var fieldRows = []row{
 	{ids: "R50", name: "startup_probe", test: startupProbe},
 	// anthropics/claude-code#11778, docker-agent#2212
 	{ids: "R52", name: "recovers_and_leaves_nothing", test: recovers},
+}
+
+// TestWished is what users asked for and no gateway had, by its number there.
+func TestWished(t *testing.T) {
+	run(t, "W1 W2 W3 W4 W5 W6 W7 W8 W9 W10 W11 W12", wishedRows)
+}
+
+var wishedRows = []row{
+	{ids: "W1", name: "questions_between_the_eras", test: bridge},
+	{ids: "W2", by: "test/fidelity.TestResults"},
+	{ids: "W3", by: "TestField/R3", later: "schemas written for one provider: with schema profiles"},
+	{ids: "W4", later: "with pins"},
+	{ids: "W5", later: "with Kubernetes"},
+	{ids: "W6", later: withOAuth},
+	{ids: "W7", by: "TestHermes/57129", later: "lists that outlive the sidecar: with lazy start"},
+	{ids: "W8", name: "questions_are_cleaned", test: cleanQuestions},
+	{ids: "W9", later: "arguments that are set for the agent: with policy"},
+	{ids: "W10", later: "commands that explain why a tool is missing: with the catalog's commands"},
+	{ids: "W11", later: "identity of each caller: with callers"},
+	{ids: "W12", later: "recording a session: with audit"},
 }

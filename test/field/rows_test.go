@@ -100,7 +100,7 @@ func table(rows []row) string {
 }
 
 // suites are the tables of this package by the test that runs them.
-var suites = map[string][]row{"TestField": fieldRows, "TestHermes": hermesRows, "TestProjects": projectRows}
+var suites = map[string][]row{"TestField": fieldRows, "TestHermes": hermesRows, "TestProjects": projectRows, "TestWished": wishedRows}
 
 // exists holds that what r.by names is there.
 func exists(t *testing.T, r row) {

@@ -123,22 +123,63 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// Line 10: questions of servers.
+// Line 10: a question comes while its call runs, on the stream of that call. A
+// form that is accepted empty goes on as it is, which the log says; a link is
+// declined.
 func TestLine10Elicitation(t *testing.T) {
-	t.Skip("next: the server asks the client a question")
+	form := mcptest.Question{Method: "elicitation/create", Params: `{"message":"Deploy?","requestedSchema":{"type":"object","properties":{"env":{"type":"string"}},"required":["env"]}}`}
+	link := mcptest.Question{Method: "elicitation/create", Params: `{"mode":"url","message":"Sign in","url":"https://login.example/a","elicitationId":"e1"}`}
+	for _, version := range []string{mcptest.Legacy, mcptest.Modern} {
+		t.Run(version, func(t *testing.T) {
+			u := &mcptest.Upstream{Versions: []string{version}, Tools: []string{tool("form", ""), tool("link", "")},
+				Asks: map[string][][]mcptest.Question{"form": {{form}}, "link": {{link}}}}
+			s := mcptest.StartSidecar(t, fmt.Sprintf("mcp_servers: {u: {url: %q}}", u.Start(t)))
+			h := connect(t, s.URL+"/u", "u")
+			for name, want := range map[string]string{"form": `{"action":"accept","content":{}}`, "link": `{"action":"decline"}`} {
+				r, err := h.Call(t.Context(), name, "{}")
+				if err != nil || r.Content() != want || asked(r) != 1 {
+					t.Errorf("%s: the server was told %q, %d questions came on the call's stream, %v", name, r.Content(), asked(r), err)
+				}
+			}
+			if n := len(h.Asked()); n != 2 {
+				t.Errorf("%d questions came, want 2", n)
+			}
+			waitFor(t, "the log to name what is missing", func() bool { return strings.Contains(s.Log(), "odd answer to a question") })
+		})
+	}
+}
+
+// asked counts the questions that came before an answer.
+func asked(r *mcptest.Reply) (n int) {
+	for _, note := range r.Notes {
+		if m := mcptest.Parse(note); m.ID != nil && m.Method == "elicitation/create" {
+			n++
+		}
+	}
+	return n
 }
 
 // Line 11: what the program declares to servers has no tools inside sampling.
 func TestLine11Sampling(t *testing.T) {
-	u := &mcptest.Upstream{Versions: mcptest.LegacyVersions, Tools: []string{tool("a", "")}}
+	ask := mcptest.Question{Method: "sampling/createMessage", Params: `{"messages":[{"role":"user","content":{"type":"text","text":"Hi"}}],"maxTokens":10}`}
+	u := &mcptest.Upstream{Versions: mcptest.LegacyVersions, Tools: []string{tool("a", "")}, Asks: map[string][][]mcptest.Question{"a": {{ask}}}}
 	s := mcptest.StartSidecar(t, fmt.Sprintf("mcp_servers: {u: {url: %q}}", u.Start(t)))
-	connect(t, s.URL+"/u", "u")
-	seen := u.Seen("initialize")
-	if len(seen) == 0 {
-		t.Fatal("no initialize arrived")
+	h := connect(t, s.URL+"/u", "u")
+	if r, err := h.Call(t.Context(), "a", "{}"); err != nil || !strings.Contains(r.Content(), "said") {
+		t.Errorf("the server was told %q, %v", r.Content(), err)
 	}
-	caps := mcptest.Member(seen[0].Params, "capabilities")
-	if inner := mcptest.Member(mcptest.Member(caps, "sampling"), "tools"); inner != nil {
-		t.Errorf("declared %s", caps)
+	offered := 0
+	for _, m := range u.Seen("initialize") {
+		caps := mcptest.Member(m.Params, "capabilities")
+		sampling := mcptest.Member(caps, "sampling")
+		if sampling != nil {
+			offered++
+		}
+		if mcptest.Member(sampling, "tools") != nil {
+			t.Errorf("declared %s", caps)
+		}
+	}
+	if offered != 1 {
+		t.Errorf("sampling was offered on %d connections, want 1", offered)
 	}
 }
