@@ -52,7 +52,7 @@ func (x *exchange) answers(server string) policy.Answers {
 		can = x.caps().answers
 	}
 	if x.f.samples(a) {
-		can |= policy.AnswerSampling
+		can |= policy.AnswerSampling | policy.AnswerSamplingTools
 	}
 	if can == 0 {
 		return 0
@@ -165,7 +165,7 @@ func (x *exchange) whoAnswers(a *policy.Asker, kind policy.Answers, to answerer)
 	switch {
 	case lack == 0 && to != nil:
 		return false, nil
-	case kind == policy.AnswerSampling && x.f.samples(a):
+	case kind&policy.AnswerSampling != 0 && x.f.samples(a):
 		return true, nil
 	case lack != 0:
 		return false, lacking(lack)

@@ -26,6 +26,7 @@ func (f *Front) initialize(in *inbound, x *exchange) {
 			&wire.Error{Code: wire.CodeInternal, Message: "too many sessions, see limits.sessions"})
 		return
 	}
+	f.met(s.view, s.caps)
 	in.w.Header().Set(hSession, s.id)
 	a := answer{result: x.handshake(version)}
 	st := newStream(in.w, in.rc, in.forms, 0, &f.counts)
@@ -53,8 +54,16 @@ func (x *exchange) handshake(version string) []byte {
 	return append(out, '}')
 }
 
+// met lets servers know early that an agent has come which can answer.
+func (f *Front) met(v *View, c capabilities) {
+	if c.answers != 0 && f.opt.AgentCanAnswer != nil {
+		f.opt.AgentCanAnswer(v.Profile)
+	}
+}
+
 // discover returns the result of server/discover.
 func (x *exchange) discover() answer {
+	x.f.met(x.view, x.caps())
 	snap := x.snapshot()
 	out := x.appendCapabilities([]byte(`{"supportedVersions":`+versionsJSON+`,`), snap)
 	out = x.appendExtensions(out, snap, versionModern)

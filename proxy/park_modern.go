@@ -127,12 +127,19 @@ func readInquiry(server string, key, val []byte, from int, flags wire.Flags) *in
 	return in
 }
 
+// lacksTools reports whether a sampling request brings tools that the agent has
+// no use for.
+func lacksTools(can policy.Answers, params []byte) bool {
+	_, brings := wire.Get(params, "tools")
+	return brings && can&policy.AnswerSamplingTools == 0
+}
+
 // screen decides on a question before the agent sees it. It has a result then if
 // the agent does not see it at all. After an error the call cannot go on.
 func (x *exchange) screen(ctx context.Context, in *inquiry) (err *wire.Error) {
 	a := x.f.asker(in.q.Server)
 	can := x.caps().answers
-	if a == nil || in.q.Method == methodSampling && can&policy.AnswerSampling == 0 {
+	if a == nil || in.q.Method == methodSampling && (can&policy.AnswerSampling == 0 || x.f.samples(a) && lacksTools(can, in.q.Params)) {
 		in.result, _, err = x.settle(ctx, &in.q, nil)
 		return err
 	}

@@ -34,8 +34,9 @@ type app struct {
 	callers *auth.Callers
 	front   *proxy.Front
 	health  *admin.Health
-	sampler *sampling.Client // nil when no server has an endpoint
-	levels  chan string      // the newest wish for a log level, for run to pass on
+	askers  map[string]*policy.Asker // by server
+	sampler *sampling.Client         // nil when no server has an endpoint
+	levels  chan string              // the newest wish for a log level, for run to pass on
 }
 
 // assemble builds an app; nothing starts yet.

@@ -11,10 +11,12 @@ import (
 // asking wires what servers may ask, and who answers them.
 func (a *app) asking(opt *proxy.Options) {
 	askers := make(map[string]*policy.Asker, len(a.cfg.Servers))
+	a.askers = askers
 	var endpoints bool
 	for i := range a.cfg.Servers {
 		s := &a.cfg.Servers[i]
 		k := policy.NewAsker(s.Name, s.Settings.Sampling, s.Settings.Elicitation, s.Settings.Roots)
+		k.Cleaner = a.views.cleaner
 		askers[s.Name] = k
 		endpoints = endpoints || k.HasEndpoint()
 	}
@@ -40,5 +42,20 @@ func endpointsOf(cfg *config.Config) func(server string) (policy.Endpoint, error
 			return policy.Endpoint{}, nil
 		}
 		return upstream.ResolveEndpoint(s.Settings.Sampling.Endpoint, cfg.Vars(server, defaultProfile))
+	}
+}
+
+// tellCounts logs what each server asked, and how that went.
+func (a *app) tellCounts() {
+	for _, name := range a.set.Names() {
+		n := a.askers[name].Counts()
+		if n == (policy.AskCounts{}) {
+			continue
+		}
+		a.log.Info("questions", "server", name,
+			"sampling", n.Sampling.Requests, "sampling_errors", n.Sampling.Errors, "tokens", n.Sampling.Tokens, "tool_rounds", n.Sampling.ToolRounds,
+			"elicitation", n.Elicitation.Requests, "accepted", n.Elicitation.Accepted, "incomplete", n.Elicitation.Incomplete,
+			"declined", n.Elicitation.Declined, "cancelled", n.Elicitation.Cancelled, "elicitation_errors", n.Elicitation.Errors,
+			"roots", n.Roots.Requests, "roots_errors", n.Roots.Errors)
 	}
 }

@@ -76,9 +76,13 @@ func get(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("GET %s: %s, want %s", args[0], last, args[1])
 }
 
-// post URL STATUS BODY [HEADER:VALUE...] posts JSON; prints the answer.
+// post URL STATUS BODY|@FILE [HEADER:VALUE...] posts JSON; prints the answer.
 func post(ts *testscript.TestScript, _ bool, args []string) {
-	req, err := http.NewRequest("POST", args[0], strings.NewReader(args[2]))
+	body := args[2]
+	if file, ok := strings.CutPrefix(body, "@"); ok {
+		body = ts.ReadFile(file)
+	}
+	req, err := http.NewRequest("POST", args[0], strings.NewReader(body))
 	ts.Check(err)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
@@ -92,12 +96,12 @@ func post(ts *testscript.TestScript, _ bool, args []string) {
 	r, err := http.DefaultClient.Do(req)
 	ts.Check(err)
 	defer r.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	answer, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 	ts.Check(err)
 	if got := strconv.Itoa(r.StatusCode); got != args[1] {
-		ts.Fatalf("POST %s: %s %s, want %s", args[0], got, body, args[1])
+		ts.Fatalf("POST %s: %s %s, want %s", args[0], got, answer, args[1])
 	}
-	fmt.Fprintf(ts.Stdout(), "%s\n", body)
+	fmt.Fprintf(ts.Stdout(), "%s\n", answer)
 }
 
 // mode FILE OCTAL checks permissions.

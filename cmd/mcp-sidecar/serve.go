@@ -289,8 +289,9 @@ func (r *running) wind(stopBack context.CancelFunc) error {
 		err = errors.New("some servers did not end in time")
 	}
 	r.close()
+	r.tellCounts()
 	n := r.front.Stats()
-	r.log.Info("stopped", "cleaned", n.Cleaned, "dropped", n.Dropped, "panics", n.Panics)
+	r.log.Info("stopped", "cleaned", n.Cleaned, "dropped", n.Dropped, "parked", n.ParkedTotal, "expired", n.ParkedExpired, "panics", n.Panics)
 	return err
 }
 
