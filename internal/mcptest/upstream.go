@@ -38,6 +38,8 @@ type Upstream struct {
 	Asks map[string][][]Question
 	// Lab adds tools whose effects outlast a call, and a resource; see lab.
 	Lab bool
+	// Doc is the URI of the lab's resource. If empty, lab://doc.
+	Doc string
 	// Delays maps a name or a method to the wait before the answer.
 	Delays map[string]time.Duration
 	// PageSize is how many entries one page of a list holds. If zero, all.
@@ -174,7 +176,7 @@ func (u *Upstream) tools() []string {
 
 func (u *Upstream) resources() []string {
 	if u.Lab {
-		return append([]string{labResource}, u.Resources...)
+		return append([]string{`{"uri":` + quote(u.doc()) + `,"name":"doc"}`}, u.Resources...)
 	}
 	return u.Resources
 }

@@ -15,15 +15,12 @@ import (
 //	wait       waits for n milliseconds and notes when that is cancelled
 //	cancelled  tells how often that was so
 //	grow       adds a tool and tells that the list changed
-//	touch      tells that LabURI changed
+//	touch      tells that the lab's document changed
 //	job        runs as a task where the client wants that
 const (
 	labTools = `{"name":"wait","inputSchema":{"type":"object"}},{"name":"cancelled","inputSchema":{"type":"object"}},` +
 		`{"name":"grow","inputSchema":{"type":"object"}},{"name":"touch","inputSchema":{"type":"object"}},` +
 		`{"name":"job","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}`
-	// LabURI is the resource of a lab.
-	LabURI      = "lab://doc"
-	labResource = `{"uri":"` + LabURI + `","name":"doc"}`
 
 	listsChanged    = "notifications/tools/list_changed"
 	resourceUpdated = "notifications/resources/updated"
@@ -102,12 +99,20 @@ func (u *Upstream) labTool(m *Message, modern bool, gone <-chan struct{}) (membe
 		u.announce(listsChanged, "{}", "toolsListChanged", "")
 		return told(modern, []string{"grown"}), true
 	case "touch":
-		u.announce(resourceUpdated, `{"uri":"`+LabURI+`"}`, "", LabURI)
+		u.announce(resourceUpdated, `{"uri":`+quote(u.doc())+`}`, "", u.doc())
 		return told(modern, []string{"touched"}), true
 	case "job":
 		return u.labJob(m, modern), true
 	}
 	return "", false
+}
+
+// doc is the URI of the lab's only resource.
+func (u *Upstream) doc() string {
+	if u.Doc == "" {
+		return "lab://doc"
+	}
+	return u.Doc
 }
 
 func (u *Upstream) labWait(m *Message, modern bool, gone <-chan struct{}) string {

@@ -246,16 +246,13 @@ func (p *pair) grown(t *testing.T) (n int) {
 }
 
 func resourceUpdate(t *testing.T, p *pair) {
-	if p.stdioAgent {
-		t.Skip("all servers of this agent have the same URI: the first of them owns it")
-	}
-	await := p.hear(t, `{"resourceSubscriptions":["`+mcptest.LabURI+`"]}`)
+	await := p.hear(t, `{"resourceSubscriptions":["`+p.doc()+`"]}`)
 	if !p.modernAgent() {
-		p.do(t, "resources/subscribe", `"uri":"`+mcptest.LabURI+`"`)
-		defer p.do(t, "resources/unsubscribe", `"uri":"`+mcptest.LabURI+`"`)
+		p.do(t, "resources/subscribe", `"uri":"`+p.doc()+`"`)
+		defer p.do(t, "resources/unsubscribe", `"uri":"`+p.doc()+`"`)
 	}
 	p.says(t, "touch", `{}`, "touched")
-	await("notifications/resources/updated", mcptest.LabURI)
+	await("notifications/resources/updated", p.doc())
 }
 
 func (p *pair) do(t *testing.T, method, members string) []byte {

@@ -41,13 +41,13 @@ type pair struct {
 }
 
 // fake is the server of all pairs, in one version.
-func fake(version string) *mcptest.Upstream {
+func fake(version, doc string) *mcptest.Upstream {
 	form := mcptest.Question{Method: "elicitation/create", Params: `{"message":"Who?","requestedSchema":{"type":"object","properties":{"n":{"type":"number","default":1.0}},"required":["n"]}}`}
 	sample := mcptest.Question{Method: "sampling/createMessage", Params: `{"messages":[{"role":"user","content":{"type":"text","text":"Say $N"}}],"maxTokens":10}`}
 	roots := mcptest.Question{Method: "roots/list", Params: `{}`}
 	tool := func(name string) string { return `{"name":"` + name + `","inputSchema":{"type":"object"}}` }
 	return &mcptest.Upstream{
-		Versions: []string{version}, Lab: true,
+		Versions: []string{version}, Lab: true, Doc: doc,
 		Tools: []string{tool("echo"), tool("steps"), tool("chatty"), tool("elicit1"), tool("elicit2"), tool("elicit3"), tool("sample"), tool("roots"), tool("both")},
 		Notes: map[string][]string{
 			"steps": {
@@ -89,9 +89,9 @@ func config(t *testing.T, more string) string {
 	var y strings.Builder
 	y.WriteString("mcp_servers:\n")
 	for _, v := range versions {
-		command, env := fake(v).Command(t)
+		command, env := fake(v, "lab://stdio-"+v).Command(t)
 		fmt.Fprintf(&y, "  stdio-%s: {command: %s, env: %s%s}\n", v, jsonOf(command), jsonOf(env), more)
-		fmt.Fprintf(&y, "  http-%s: {url: %s%s}\n", v, jsonOf(fake(v).Start(t)), more)
+		fmt.Fprintf(&y, "  http-%s: {url: %s%s}\n", v, jsonOf(fake(v, "lab://http-"+v).Start(t)), more)
 	}
 	return y.String()
 }
@@ -175,6 +175,9 @@ func (p *pair) server() string {
 	}
 	return "http-" + p.serverVersion
 }
+
+// doc is the URI of the server's resource.
+func (p *pair) doc() string { return "lab://" + p.server() }
 
 func (p *pair) name() string { return p.agentVersion + "/" + p.server() }
 
