@@ -100,6 +100,7 @@ func TestForeignQuestions(t *testing.T) {
 	want := []string{
 		"config.yaml:4:32: mcp_servers.a.sampling.max_tokens_cap: must be a whole number, not a string, ignored",
 		"config.yaml:4:47: mcp_servers.a.sampling.timeout: must not be negative, ignored",
+		"config.yaml:4:60: mcp_servers.a.sampling.max_rpm: must be at least 1, ignored",
 		"config.yaml:4:80: mcp_servers.a.sampling.max_tool_rounds: must not be negative, ignored",
 		"config.yaml:4:95: mcp_servers.a.sampling.log_level: unknown value, use one of debug, info, warning, ignored",
 		"config.yaml:4:138: mcp_servers.a.sampling.endpoint.url: invalid URL: the scheme must be https or http, ignored",

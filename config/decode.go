@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strings"
@@ -18,6 +19,9 @@ type decoder struct {
 	extra            []string
 	hints            int
 	faults, warnings []Fault
+	// closed are the kinds of questions that a foreign file limits in a way that
+	// is not understood.
+	closed []string
 }
 
 func (d *decoder) bad(at *node, path []string, msg string) {
@@ -66,7 +70,7 @@ func (d *decoder) fill(n, at *node, v reflect.Value, option string, path []strin
 	case durationType:
 		dur, msg := duration(n)
 		v.SetInt(int64(dur))
-		return msg
+		return cmp.Or(msg, d.zero(v, path))
 	case sslVerifyType:
 		ssl, msg := sslVerify(n)
 		v.Set(reflect.ValueOf(ssl))
@@ -87,7 +91,7 @@ func (d *decoder) fill(n, at *node, v reflect.Value, option string, path []strin
 	case reflect.Int:
 		i, msg := integer(n)
 		v.SetInt(int64(i))
-		return msg
+		return cmp.Or(msg, d.zero(v, path))
 	case reflect.String:
 		return scalarText(n, v.SetString)
 	case reflect.Slice:
@@ -124,12 +128,15 @@ func (d *decoder) structInto(n *node, v reflect.Value, option string, path []str
 			d.bad(p.at, here, "has no value: write [] for nothing, or leave the key out for everything")
 			continue
 		}
-		if d.forgive(p, v.Field(f.index), here) {
+		if d.empty(p, here) {
 			continue
 		}
 		opt := f.option
 		if option == "tools" && opt == "stringorlist" {
 			opt = "names"
+		}
+		if d.forgive(p, v.Field(f.index), opt, here) {
+			continue
 		}
 		d.into(p.val, p.place(), v.Field(f.index), opt, here)
 	}
@@ -145,30 +152,44 @@ func (d *decoder) unknown(p *pair, path []string, known []string) {
 	}
 	msg := unknown(p.key, known)
 	if d.foreign {
-		d.warn(p.at, path, msg+", ignored")
+		d.warn(p.at, path, msg+", "+d.cost(path, false))
 		return
 	}
 	d.bad(p.at, path, msg)
 }
 
+// empty takes a key without a value for a fault where that would be no limit.
+func (d *decoder) empty(p *pair, path []string) bool {
+	msg := noValue(p, path)
+	switch {
+	case msg == "":
+		return false
+	case d.foreign:
+		d.warn(p.at, path, msg+", "+d.cost(path, true))
+	default:
+		d.bad(p.at, path, msg)
+	}
+	return true
+}
+
 // forgiven are the keys of a server whose ill-formed values other programs pass
-// over; none of them guards anything.
+// over. Those that guard something are closed for it: see cost.
 var forgiven = map[string]bool{
 	"idle_timeout_seconds": true, "max_lifetime_seconds": true, "lifecycle": true, "keepalive_interval": true,
-	"sampling": true, "elicitation": true,
+	"sampling": true, "elicitation": true, "roots": true,
 }
 
 // forgive takes a foreign file's ill-formed value for a warning, where the
 // program that owns the file does so too.
-func (d *decoder) forgive(p *pair, v reflect.Value, path []string) bool {
+func (d *decoder) forgive(p *pair, v reflect.Value, option string, path []string) bool {
 	isBool := v.Kind() == reflect.Bool || v.Kind() == reflect.Pointer && v.Type().Elem().Kind() == reflect.Bool
 	if !d.foreign || p.val.kind == null || !isBool && (len(path) < 3 || !forgiven[path[2]]) {
 		return false
 	}
 	trial := reflect.New(v.Type()).Elem()
-	msg := d.fill(p.val, p.place(), trial, "", path)
+	msg := d.fill(p.val, p.place(), trial, option, path)
 	if msg != "" {
-		d.warn(p.place(), path, msg+", ignored")
+		d.warn(p.place(), path, msg+", "+d.cost(path, true))
 		return true
 	}
 	v.Set(trial)

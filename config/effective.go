@@ -34,10 +34,16 @@ var zeroMeans = map[string]any{
 }
 
 // serverZeroMeans is what zero stands for in a server, of what is worth a line
-// for every one.
+// for every one: how long things take, how many there may be, and all that the
+// server may ask.
 var serverZeroMeans = map[string]any{
 	"timeout": "5m0s", "connect_timeout": "1m0s", "protocol": "auto", "trust": "full",
-	"supports_parallel_tool_calls": false,
+	"supports_parallel_tool_calls": false, "isolation": "shared", "max_concurrency": 64,
+	"sampling.enabled": true, "sampling.model": "as the server hints", "sampling.max_tokens_cap": 4096, "sampling.timeout": "30s",
+	"sampling.max_rpm": 10, "sampling.max_tool_rounds": 5, "sampling.allowed_models": "all", "sampling.log_level": "info",
+	"sampling.expose_client_tools": false, "sampling.endpoint.url": "none",
+	"elicitation.enabled": true, "elicitation.timeout": "5m0s", "elicitation.allow_secrets": false,
+	"roots.enabled": true,
 }
 
 // Effective returns every value in force and where it comes from: of the servers
@@ -47,7 +53,7 @@ func (c *Config) Effective() []Setting {
 	var v viewer
 	for i := range c.Servers {
 		s := &c.Servers[i]
-		v.origin = s.origin
+		v.origin, v.processes = s.origin, s.Settings.DefaultProcesses()
 		v.walk(reflect.ValueOf(s.Settings), []string{serversKey, s.Name})
 	}
 	v.all, v.origin = true, c.origin
@@ -91,9 +97,12 @@ func origin(at *node, otherwise string) string {
 
 // A viewer collects settings from structs.
 type viewer struct {
-	all    bool // zero values too
-	origin func(path []string) string
-	out    []Setting
+	all bool // zero values too
+	// processes is what max_processes is where nobody says so; zero where it is
+	// of no use.
+	processes int
+	origin    func(path []string) string
+	out       []Setting
 }
 
 func (v *viewer) walk(s reflect.Value, path []string) {
@@ -103,7 +112,7 @@ func (v *viewer) walk(s reflect.Value, path []string) {
 }
 
 func (v *viewer) value(val reflect.Value, path []string) {
-	if !v.all && val.IsZero() {
+	if !v.all && val.IsZero() && !(guards(path) && val.Kind() == reflect.Struct) {
 		v.serverDefault(path)
 		return
 	}
@@ -127,14 +136,17 @@ func (v *viewer) value(val reflect.Value, path []string) {
 
 // serverDefault shows what holds where a server says nothing, or zero.
 func (v *viewer) serverDefault(path []string) {
-	if len(path) != 3 {
+	if len(path) < 3 {
 		return
 	}
-	means, ok := serverZeroMeans[path[2]]
-	if !ok {
-		return
+	key := strings.Join(path[2:], ".")
+	means, ok := serverZeroMeans[key]
+	if key == "max_processes" && v.processes > 0 {
+		means, ok = v.processes, true
 	}
-	v.out = append(v.out, Setting{Path: join(path...), Value: Value{means}, Origin: byDefault})
+	if ok {
+		v.out = append(v.out, Setting{Path: join(path...), Value: Value{means}, Origin: byDefault})
+	}
 }
 
 func (v *viewer) add(path []string, shown any, empty bool) {

@@ -85,6 +85,9 @@ func (s *Server) Faults(err error) []Fault {
 	return sorted(out, []string{s.File})
 }
 
+// Place makes a fault of what was found about the setting at path elsewhere.
+func (s *Server) Place(msg string, path ...string) Fault { return s.fault(msg, path...) }
+
 // nameless drops the server's name, which a fault's path repeats.
 func nameless(err error) error {
 	var of *upstream.Error

@@ -60,8 +60,10 @@ log: {level: warn}
 func TestEffectiveOrder(t *testing.T) {
 	c := load(t, "c.yaml", "listen: 127.0.0.1:1\nmcp_servers:\n  b: {command: x, trust: untrusted, supports_parallel_tool_calls: true}\n  a: {command: x}\n")
 	var got []string
-	for _, s := range c.Effective()[:14] {
-		got = append(got, fmt.Sprint(s.Path, " ", s.Value, " ", s.Origin))
+	for _, s := range c.Effective() {
+		if len(got) < 20 && !guards(strings.Split(s.Path, ".")) {
+			got = append(got, fmt.Sprint(s.Path, " ", s.Value, " ", s.Origin))
+		}
 	}
 	want := []string{
 		"mcp_servers.b.command x c.yaml:3",
@@ -69,12 +71,18 @@ func TestEffectiveOrder(t *testing.T) {
 		"mcp_servers.b.timeout 5m0s default",
 		"mcp_servers.b.connect_timeout 1m0s default",
 		"mcp_servers.b.supports_parallel_tool_calls true c.yaml:3",
+		"mcp_servers.b.max_concurrency 64 default",
+		"mcp_servers.b.isolation shared default",
+		"mcp_servers.b.max_processes 4 default",
 		"mcp_servers.b.trust untrusted c.yaml:3",
 		"mcp_servers.a.command x c.yaml:4",
 		"mcp_servers.a.protocol auto default",
 		"mcp_servers.a.timeout 5m0s default",
 		"mcp_servers.a.connect_timeout 1m0s default",
 		"mcp_servers.a.supports_parallel_tool_calls false default",
+		"mcp_servers.a.max_concurrency 64 default",
+		"mcp_servers.a.isolation shared default",
+		"mcp_servers.a.max_processes 4 default",
 		"mcp_servers.a.trust full default",
 		"listen [127.0.0.1:1] c.yaml:1",
 		"ops_listen 127.0.0.1:8809 default",
@@ -228,13 +236,12 @@ func TestSecretsStayIn(t *testing.T) {
 		"b.args":                      "[run, -i, -e[redacted], -e, TOKEN=[redacted], --token=[redacted], --key, [redacted], ${TOKEN}]",
 		"b.env.TOKEN":                 "[redacted]",
 		"b.timeout":                   "5s",
+		"b.max_processes":             "4",
 	}
-	for path, value := range map[string]string{
-		"timeout": "5m0s", "connect_timeout": "1m0s", "protocol": "auto", "trust": "full", "supports_parallel_tool_calls": "false",
-	} {
+	for path, value := range serverZeroMeans {
 		for _, server := range []string{"a.", "b."} {
 			if want[server+path] == "" {
-				want[server+path] = value
+				want[server+path] = fmt.Sprint(value)
 			}
 		}
 	}

@@ -81,10 +81,12 @@ func (e *entry) decode(fl flavor) {
 			e.l.warn(w.at.file.fault(w.at, join(append(e.path[:2:2], w.path)...), w.msg))
 		}
 	}
+	e.s.node = switches(e.s.node)
 	d := decoder{foreign: fl != own}
 	d.structInto(e.s.node, reflect.ValueOf(&e.s.Settings).Elem(), "", e.path)
 	e.faults = append(e.faults, d.faults...)
 	e.l.warn(d.warnings...)
+	e.shut(d.closed)
 	normalize(&e.s.Settings)
 	e.keyFile()
 	if fl != own {
@@ -96,6 +98,7 @@ func (e *entry) decode(fl flavor) {
 	if envFile != nil {
 		e.envFile(envFile)
 	}
+	e.emptyEndpoint()
 	e.texts(e.s.node, nil)
 	e.validate(len(d.faults) > 0)
 }

@@ -188,6 +188,7 @@ func (l *loader) values() {
 	}
 	c.Auth.Validate(func(key, msg string) { l.fault(msg, "auth", key) })
 	c.Limits.Validate(func(key, msg string) { l.fault(msg, "limits", key) })
+	l.parked()
 	before := len(l.faults)
 	p.Validate(c.MaxNameLength, func(key, msg string) { l.fault(msg, "profiles", DefaultProfile, key) })
 	if len(l.faults) == before {
@@ -196,6 +197,14 @@ func (l *loader) values() {
 	}
 	l.word(c.Log.Level, []string{"debug", "info", "warn", "error"}, "log", "level")
 	l.word(c.Log.Format, []string{"text", "json"}, "log", "format")
+}
+
+// parked warns where one caller may have more than there is.
+func (l *loader) parked() {
+	all, one := l.c.Limits.Parked, l.c.Limits.ParkedPerCaller
+	if all > 0 && one > all {
+		l.warn(l.place("is more than limits.parked, so one caller can take every place", "limits", "parked_per_caller"))
+	}
 }
 
 func (l *loader) naming(template string, path ...string) {

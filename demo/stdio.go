@@ -37,7 +37,7 @@ func stdioServer() *mcp.Server {
 	}, slow)
 	mcp.AddTool(s, &mcp.Tool{
 		Name: "ask", Title: "Ask the person",
-		Description: "Asks the person at the agent a question and returns the answer. Use it to see that questions of servers arrive, whichever versions of the protocol agent and server speak.",
+		Description: "Asks the person at the agent a question by a form (elicitation, no sampling and no roots) and returns the answer. Use it to see that questions of servers arrive, whichever versions of the protocol agent and server speak.",
 		Annotations: harmless(),
 	}, ask)
 	addResource(s)

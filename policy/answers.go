@@ -33,8 +33,8 @@ type Sampling struct {
 	MaxToolRounds *int `yaml:"max_tool_rounds"`
 	// AllowedModels, when it is not empty, must hold the model that is asked for.
 	// Where none is, these are asked for.
-	AllowedModels []string `yaml:"allowed_models"`
-	// LogLevel is debug, info (also when empty) or warning.
+	AllowedModels []string `yaml:"allowed_models,stringorlist"`
+	// LogLevel is debug, info (also when empty), warning or warn.
 	LogLevel string `yaml:"log_level"`
 	// ExposeClientTools tells the server that requests may bring tools, if
 	// MaxToolRounds allows any.

@@ -64,7 +64,7 @@ func (a *Asker) LogLevel() slog.Level {
 	switch a.sampling.LogLevel {
 	case "debug":
 		return slog.LevelDebug
-	case "warning":
+	case "warning", "warn":
 		return slog.LevelWarn
 	}
 	return slog.LevelInfo

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -359,5 +360,15 @@ func TestAskerConcurrent(t *testing.T) {
 	wg.Wait()
 	if got := a.Counts().Sampling; got != (SamplingCounts{Requests: 160, Errors: 110, Tokens: 100}) {
 		t.Errorf("got %+v", got)
+	}
+}
+
+func TestLogLevel(t *testing.T) {
+	for word, want := range map[string]slog.Level{
+		"": slog.LevelInfo, "info": slog.LevelInfo, "debug": slog.LevelDebug, "warning": slog.LevelWarn, "warn": slog.LevelWarn,
+	} {
+		if got := NewAsker("s", Sampling{LogLevel: word}, Elicitation{}, Roots{}).LogLevel(); got != want {
+			t.Errorf("%q: got %v, want %v", word, got, want)
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/mcp-sidecar/mcp-sidecar/policy"
@@ -16,17 +15,38 @@ import (
 // ends it gives up, and the agent hears of it where it can; what it returns then
 // is not looked at.
 type answerer interface {
-	put(ctx context.Context, method string, params []byte) (result []byte, err *wire.Error)
+	// theirs is true when the error is the agent's own.
+	put(ctx context.Context, method string, params []byte) (result []byte, theirs bool, err *wire.Error)
 }
 
 // A cause is why a question has no answer.
 type cause uint8
 
 const (
-	refused cause = iota + 1 // by the limits of the server
-	unable                   // there is nobody who can
-	failing                  // who was asked gave none
+	refused  cause = iota + 1 // by the limits of the server
+	unable                    // there is nobody who can
+	failing                   // who was asked gave none that could be used
+	late                      // the time for it was over
+	left                      // the agent is gone
+	ended                     // the call is over
+	stopping                  // the sidecar is
+	declined                  // the agent answered with an error
 )
+
+// causeOf tells why the one who was asked gave no answer.
+func causeOf(theirs bool, err *wire.Error) cause {
+	switch {
+	case theirs:
+		return declined
+	case err == errAgentGone || err == errUnreached:
+		return left
+	case err == errStopping:
+		return stopping
+	case err == errCallOver:
+		return ended
+	}
+	return failing
+}
 
 // asker is what a server may ask; nil when nothing.
 func (f *Front) asker(server string) *policy.Asker {
@@ -110,52 +130,67 @@ func (x *exchange) settle(ctx context.Context, q *upstream.Question, to answerer
 	if a == nil {
 		return nil, unable, nobody("questions of this server are not answered")
 	}
-	began := time.Now()
-	v, err := a.Screen(began, q.Method, q.Params, q.Flags, x.view.Server == "")
+	what := about{q.Server, q.Method, time.Now()}
+	v, err := a.Screen(what.began, q.Method, q.Params, q.Flags, x.view.Server == "")
 	if err != nil {
-		x.logAsked(a, q, began, "question refused", err)
+		x.logAsked(a, what, wasRefused, x.reasonFor(refused, err)...)
 		return nil, refused, err
 	}
-	result, why, err := x.enquire(ctx, a, q, v, to)
+	result, by, why, err := x.enquire(ctx, a, what, v, to)
 	if err != nil {
 		a.Failed(q.Method)
-		x.logAsked(a, q, began, "question not answered", err)
+		x.logAsked(a, what, wasNot, x.reasonFor(why, err)...)
 		return nil, why, err
 	}
-	result, odd, err := a.Review(q.Method, v.Params, result)
+	result, err = x.judge(a, what, v.Params, result, by)
+	return result, failing, err
+}
+
+// The ones who answer, in a log.
+const (
+	byAgent    = "agent"
+	byEndpoint = "endpoint"
+)
+
+// judge decides whether an answer can be used, and says so in the log. What the
+// protocol keeps for one hop does not go with it.
+func (x *exchange) judge(a *policy.Asker, q about, params, result []byte, by string) ([]byte, *wire.Error) {
+	result, odd, err := a.Review(q.method, params, result)
 	if odd != "" {
-		x.f.opt.Log.Warn("odd answer to a question", "server", q.Server, "op", q.Method, "caller", x.caller.ID, "err", odd)
+		x.logAsked(a, about{server: q.server, method: q.method}, wasOdd, "err", odd)
 	}
 	if err != nil {
-		x.logAsked(a, q, began, "answer refused", err)
-		return nil, failing, err
+		x.logAsked(a, q, wasUnusable, x.reasonFor(failing, err)...)
+		return nil, err
 	}
-	x.logAsked(a, q, began, "question answered", nil)
-	return result, 0, nil
+	x.logAsked(a, q, wasAnswered, "by", by)
+	return withoutHop(q.method, result), nil
 }
 
 // enquire gets the answer of whoever can give one, in the time that there is.
-func (x *exchange) enquire(ctx context.Context, a *policy.Asker, q *upstream.Question, v policy.Verdict, to answerer) ([]byte, cause, *wire.Error) {
-	byEndpoint, err := x.whoAnswers(a, v.Kind, to)
+func (x *exchange) enquire(ctx context.Context, a *policy.Asker, q about, v policy.Verdict, to answerer) (result []byte, by string, why cause, err *wire.Error) {
+	endpoint, err := x.whoAnswers(a, v.Kind, to)
 	if err != nil {
-		return nil, unable, err
+		return nil, "", unable, err
 	}
-	limit := a.Timeout(q.Method)
+	limit := a.Timeout(q.method)
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var result []byte
-	if byEndpoint {
-		result, err = x.sample(timed, q.Server, v.Params)
+	theirs := false
+	if by = byAgent; endpoint {
+		by = byEndpoint
+		result, err = x.sample(timed, q.server, v.Params)
 	} else {
-		result, err = to.put(timed, q.Method, v.Params)
+		x.logAsked(a, q, wasPut)
+		result, theirs, err = to.put(timed, q.method, v.Params)
 	}
 	switch {
 	case ctx.Err() != nil:
-		return nil, failing, errCallOver
+		return nil, by, ended, errCallOver
 	case timed.Err() != nil && err != nil:
-		return nil, failing, &wire.Error{Code: wire.CodeInternal, Message: fmt.Sprintf("no answer to %s within %s", q.Method, limit)}
+		return nil, by, late, &wire.Error{Code: wire.CodeInternal, Message: fmt.Sprintf("no answer to %s within %s", q.method, limit)}
 	}
-	return result, failing, err
+	return result, by, causeOf(theirs, err), err
 }
 
 // whoAnswers chooses the agent where it can, and else the endpoint. The error says
@@ -184,22 +219,6 @@ func (x *exchange) sample(ctx context.Context, server string, params []byte) ([]
 	}
 	x.f.opt.Log.Warn("sampling endpoint failed", "server", server, "caller", x.caller.ID, "err", err)
 	return nil, &wire.Error{Code: wire.CodeInternal, Message: "the sampling endpoint gave no answer"}
-}
-
-// logAsked logs what became of a question, never what it says.
-func (x *exchange) logAsked(a *policy.Asker, q *upstream.Question, began time.Time, what string, err *wire.Error) {
-	level := slog.LevelInfo
-	if q.Method == methodSampling {
-		level = a.LogLevel()
-	}
-	if !x.f.opt.Log.Enabled(context.Background(), level) {
-		return
-	}
-	facts := []any{"server", q.Server, "op", clip(q.Method, 64), "caller", x.caller.ID, "dur", time.Since(began)}
-	if err != nil {
-		facts = append(facts, "code", err.Code)
-	}
-	x.f.opt.Log.Log(context.Background(), level, what, facts...)
 }
 
 var errCallOver = &wire.Error{Code: wire.CodeInternal, Message: "the call is over"}

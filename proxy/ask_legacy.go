@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
@@ -29,8 +30,11 @@ type asked struct {
 	over bool
 }
 
-// said is what an agent answers. Neither is set when its session has ended.
-type said struct{ result, failure []byte }
+// said is what an agent answers. Nothing is set when its session has ended.
+type said struct {
+	result, failure []byte
+	fault           *wire.Error // of an answer that cannot be taken
+}
 
 // begin enters a question and returns its id.
 func (a *asked) begin() (id []byte, answer <-chan said, err *wire.Error) {
@@ -75,12 +79,29 @@ func (a *asked) answer(m *wire.Message) {
 // newSaid copies what an agent answers, unless it is too long.
 func newSaid(m *wire.Message) said {
 	if len(m.Raw) > maxSaid {
-		return said{failure: tooLongAnswer}
+		return said{fault: errLongAnswer}
 	}
-	return said{bytes.Clone(m.Result), bytes.Clone(m.Err)}
+	return said{result: bytes.Clone(m.Result), failure: bytes.Clone(m.Err)}
 }
 
-var tooLongAnswer = []byte(fmt.Sprintf(`{"code":%d,"message":"the agent's answer is longer than %d bytes"}`, wire.CodeInternal, maxSaid))
+// reject ends the question that a message answers which is no response.
+func (a *asked) reject(id []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := idKey(id)
+	if c, ok := a.open[key]; ok {
+		delete(a.open, key)
+		c <- said{fault: errBadAnswer}
+	}
+}
+
+// rejectAnswer is reject for a message that could not be read, if it was meant as
+// a response.
+func (s *session) rejectAnswer(m *wire.Message, e *wire.Error) {
+	if s != nil && m.Method == "" && e.ID != nil {
+		s.asked.reject(e.ID)
+	}
+}
 
 // end lets the open questions go unanswered, and all that come later.
 func (a *asked) end() {
@@ -94,9 +115,12 @@ func (a *asked) end() {
 }
 
 var (
-	errUnreached = &wire.Error{Code: wire.CodeInternal, Message: "the agent cannot be reached"}
-	errAgentGone = &wire.Error{Code: wire.CodeInternal, Message: "the agent is gone"}
-	errTooBig    = &wire.Error{Code: wire.CodeInternal, Message: fmt.Sprintf("the question is longer than %d bytes", waitingBytes)}
+	errLongAnswer = &wire.Error{Code: wire.CodeInternal, Message: fmt.Sprintf("the agent's answer is longer than %d bytes", maxSaid)}
+	errBadAnswer  = &wire.Error{Code: wire.CodeInternal, Message: "the agent's answer is not valid"}
+	errUnreached  = &wire.Error{Code: wire.CodeInternal, Message: "the agent cannot be reached"}
+	errWithdrawn  = &wire.Error{Code: wire.CodeInternal, Message: "the question was withdrawn"}
+	errAgentGone  = &wire.Error{Code: wire.CodeInternal, Message: "the agent is gone"}
+	errTooBig     = &wire.Error{Code: wire.CodeInternal, Message: fmt.Sprintf("the question is longer than %d bytes", waitingBytes)}
 )
 
 // A legacyAgent is asked by requests on the stream of its own call, and answers
@@ -106,31 +130,67 @@ type legacyAgent struct {
 	server string // that asks
 }
 
-func (l legacyAgent) put(ctx context.Context, method string, params []byte) ([]byte, *wire.Error) {
-	params, err := l.x.sess.phrase(method, params)
-	if err != nil {
-		return nil, err
+func (l legacyAgent) put(ctx context.Context, method string, params []byte) (result []byte, theirs bool, err *wire.Error) {
+	if l.x.f.draining() {
+		return nil, false, errStopping
+	}
+	if params, err = l.x.sess.phrase(method, params); err != nil {
+		return nil, false, err
 	}
 	id, answer, err := l.x.sess.asked.begin()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer l.x.sess.asked.forget(id)
 	l.expect(method, params)
 	msg := wire.AppendRequest(nil, id, method, params)
 	switch {
 	case len(msg) > waitingBytes:
-		return nil, errTooBig
+		return nil, false, errTooBig
 	case !l.x.out.deliver(msg):
-		return nil, errUnreached
+		return nil, false, errUnreached
 	}
-	select {
-	case s := <-answer:
-		return s.verdict()
-	case <-ctx.Done():
+	s, err := l.await(ctx, answer)
+	if err != nil {
 		l.withdraw(id)
-		return nil, &wire.Error{Code: wire.CodeInternal, Message: "the question was withdrawn"}
+		return nil, false, err
 	}
+	return s.verdict()
+}
+
+// awayTime is how long a question waits for an agent that has hung up, and may
+// come back for the rest of the stream.
+const awayTime = 30 * time.Second
+
+// await waits for the answer as long as there is somebody to give it, and the
+// sidecar does not stop.
+func (l legacyAgent) await(ctx context.Context, answer <-chan said) (s said, err *wire.Error) {
+	look := time.NewTimer(awayTime)
+	defer look.Stop()
+	for {
+		select {
+		case s := <-answer:
+			return s, nil
+		case <-ctx.Done():
+			return s, errWithdrawn
+		case <-l.x.f.closing:
+			return s, errStopping
+		case <-look.C:
+			left := awayTime - l.away()
+			if left <= 0 {
+				return s, errAgentGone
+			}
+			look.Reset(left)
+		}
+	}
+}
+
+// away is how long nobody has read the stream that the question is on.
+func (l legacyAgent) away() time.Duration {
+	if st, ok := l.x.out.(*stream); ok {
+		return st.away()
+	}
+	return 0
 }
 
 // expect has the agent told when what it is asked to do at a URL is done.
@@ -170,16 +230,18 @@ func (l legacyAgent) withdraw(id []byte) {
 }
 
 // verdict is the answer in the form that servers get it.
-func (s *said) verdict() ([]byte, *wire.Error) {
+func (s *said) verdict() (result []byte, theirs bool, err *wire.Error) {
 	switch {
+	case s.fault != nil:
+		return nil, false, s.fault
 	case s.failure != nil:
-		return nil, agentError(s.failure)
+		return nil, true, agentError(s.failure)
 	case s.result == nil:
-		return nil, errAgentGone
+		return nil, false, errAgentGone
 	case wire.Kindof(s.result) != '{':
-		return nil, &wire.Error{Code: wire.CodeInternal, Message: "the agent's answer is not an object"}
+		return nil, false, &wire.Error{Code: wire.CodeInternal, Message: "the agent's answer is not an object"}
 	}
-	return s.result, nil
+	return s.result, false, nil
 }
 
 // agentError reads the error object of an agent. One that is too long loses its

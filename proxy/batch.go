@@ -53,6 +53,7 @@ func (x *exchange) element(ctx context.Context, part []byte, l wire.Limits) repl
 	if err != nil {
 		e := (*wire.Error)(nil)
 		errors.As(err, &e)
+		x.sess.rejectAnswer(&m, e)
 		return failed(e.ID, e, false)
 	}
 	one := *x

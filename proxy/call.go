@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
+	"github.com/mcp-sidecar/mcp-sidecar/policy"
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
@@ -233,7 +234,7 @@ func uncached(a answer) answer {
 // failure passes a server's error on. That a capability is missing concerns the
 // modern agent that did not declare it; one that did hears what we cannot do.
 func (x *exchange) failure(server string, resp upstream.Response) (answer, error) {
-	if x.modern && wantsURLs(&resp) {
+	if x.modern && (wantsURLs(&resp) || isURLError(resp.Error) && x.caps().answers&policy.AnswerURL == 0) {
 		return x.urlsNeeded(server, &resp)
 	}
 	a := answer{failure: x.f.clean(relayError(resp.Error, x.modern), resp.Flags)}

@@ -26,6 +26,8 @@ type exchange struct {
 	lane  any      // what serial servers tell agents apart by
 	out   listener // who hears notifications; nil when nobody does
 	job   *job     // of a legacy agent that may hang up; nil otherwise
+	tool  string   // that the call is of, where the params are not kept
+	waits *nonce   // of the call that waits for the next request; nil when none does
 }
 
 // A listener takes what servers say about a request while it runs. Neither

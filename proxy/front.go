@@ -103,6 +103,8 @@ type Front struct {
 	parking  parking
 	spent    spent
 	recall   recall
+	visits   visits
+	throttle throttle
 	closing  chan struct{} // closed by Drain
 	drain    sync.Once
 	counts   counts
@@ -162,10 +164,22 @@ func (f *Front) Run(ctx context.Context) error {
 }
 
 // Drain ends the streams that wait for news, and the calls that wait for the next
-// request of their agent, so that a server can shut down. Calls in flight go on.
+// request of their agent or whose agent is gone, so that a server can shut down.
+// Nobody is asked any more. Other calls in flight go on.
 func (f *Front) Drain() {
 	f.drain.Do(func() { close(f.closing) })
 	f.parking.close()
+	f.strays.close()
+}
+
+// draining reports whether Drain was called.
+func (f *Front) draining() bool {
+	select {
+	case <-f.closing:
+		return true
+	default:
+		return false
+	}
 }
 
 // Stats returns the counters.

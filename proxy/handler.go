@@ -151,6 +151,9 @@ func (f *Front) post(in *inbound) {
 	if err != nil {
 		e := (*wire.Error)(nil)
 		errors.As(err, &e)
+		if id, ok := first(in.r.Header, hSession); ok {
+			f.sessions.find(id, in.caller, in.view).rejectAnswer(&m, e)
+		}
 		sendError(in.w, http.StatusBadRequest, e.ID, e)
 		return
 	}
@@ -278,7 +281,12 @@ func (f *Front) serve(in *inbound, x *exchange) {
 		x.job = j
 		f.keep(st, in, x.sess, x.msg.ID)
 	}
-	st.finish(x.run(ctx))
+	r := x.run(ctx)
+	gone := ctx.Err() != nil // afterwards it may hang up because it has the answer
+	err := st.finish(r)
+	if x.waits != nil && (gone || err != nil || st.flush() != nil) {
+		f.parking.unheard(*x.waits)
+	}
 }
 
 // batch serves an array of messages, which only sessions of 2025-03-26 may send.

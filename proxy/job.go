@@ -53,7 +53,7 @@ func (j *job) hangUp() {
 		j.conn.Close()
 	}
 	if j.sent || j.kept {
-		j.stray = j.strays.add(j.caller)
+		j.stray = j.strays.add(j)
 	}
 	if !j.stray {
 		j.kept = false
@@ -88,7 +88,7 @@ func (j *job) end() {
 	defer j.mu.Unlock()
 	j.ended = true
 	if j.stray {
-		j.strays.remove(j.caller)
+		j.strays.remove(j)
 	}
 }
 
@@ -96,37 +96,56 @@ func (j *job) end() {
 // empty. Their goroutines are those of the server for agents, whose Shutdown
 // waits for them.
 type strays struct {
-	mu sync.Mutex
-	m  map[string]int // by caller
+	mu     sync.Mutex
+	m      map[string]map[*job]struct{} // by caller
+	closed bool
 }
 
-// add counts one more; false means that the caller has enough of them.
-func (s *strays) add(caller string) bool {
+// add takes one more; false means that the caller has enough of them, or that
+// nobody can come back for it.
+func (s *strays) add(j *job) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.m[caller] >= maxStrays {
+	if len(s.m[j.caller]) >= maxStrays || s.closed && j.out.alone() {
 		return false
 	}
 	if s.m == nil {
-		s.m = map[string]int{}
+		s.m = map[string]map[*job]struct{}{}
 	}
-	s.m[caller]++
+	if s.m[j.caller] == nil {
+		s.m[j.caller] = map[*job]struct{}{}
+	}
+	s.m[j.caller][j] = struct{}{}
 	return true
 }
 
-func (s *strays) remove(caller string) {
+func (s *strays) remove(j *job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.m[caller]--; s.m[caller] == 0 {
-		delete(s.m, caller)
+	if delete(s.m[j.caller], j); len(s.m[j.caller]) == 0 {
+		delete(s.m, j.caller)
+	}
+}
+
+// close cancels those that nobody reads, and lets no such come any more.
+func (s *strays) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, jobs := range s.m {
+		for j := range jobs {
+			if j.out.alone() {
+				j.cancel()
+			}
+		}
 	}
 }
 
 func (s *strays) count() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range s.m {
-		n += k
+	for _, jobs := range s.m {
+		n += len(jobs)
 	}
 	return n
 }

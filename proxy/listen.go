@@ -26,7 +26,7 @@ func (f *Front) listen(in *inbound) {
 // news serves a GET stream: r behind event n, or a new one if r is nil.
 func (f *Front) news(in *inbound, s *session, r *record, n uint64) {
 	v := f.visit(in, s, r, n)
-	defer v.end(s)
+	defer f.end(v)
 	err := v.open(in, s)
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()

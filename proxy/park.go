@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,7 +44,7 @@ func (x *exchange) detached(ctx context.Context, server string, c *upstream.Call
 // alone returns an exchange for a call that may outlive the request of x: it has
 // no bytes of it, and nobody hears it.
 func (x *exchange) alone() exchange {
-	own := exchange{f: x.f, view: x.view, caller: x.caller, modern: x.modern, lane: x.lane}
+	own := exchange{f: x.f, view: x.view, caller: x.caller, modern: x.modern, lane: x.lane, tool: strings.Clone(clip(x.toolName(), maxLogged))}
 	own.msg.Method = x.msg.Method
 	if v := x.header[hTraceparent]; v != nil {
 		own.header = http.Header{hTraceparent: v, hTracestate: x.header[hTracestate]}
@@ -175,7 +176,7 @@ func (p *parked) detach(x *exchange) (outcome, bool) {
 		p.refuse(errStopping)
 		return outcome{}, false
 	}
-	p.at = nil
+	p.at, x.waits = nil, &s.nonce
 	p.timer = time.AfterFunc(x.f.opt.Limits.parkedTime(), func() { x.f.parking.expire(s.nonce) })
 	return paused(p.requests(), x.f.seal(s)), true
 }
@@ -184,8 +185,10 @@ var errStopping = &wire.Error{Code: wire.CodeInternal, Message: "mcp-sidecar sto
 
 // paused is the outcome that asks an agent something.
 func paused(requests []byte, state string) outcome {
-	out := append([]byte(`{"resultType":"input_required","inputRequests":`), requests...)
-	out = wire.AppendQuote(append(out, `,"requestState":`...), state)
+	const head, next = `{"resultType":"input_required","inputRequests":`, `,"requestState":`
+	out := make([]byte, 0, len(head)+len(requests)+len(next)+len(state)+8)
+	out = append(append(out, head...), requests...)
+	out = wire.AppendQuote(append(out, next...), state)
 	return outcome{Response: upstream.Response{Result: append(out, '}')}, paused: true}
 }
 

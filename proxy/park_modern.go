@@ -143,18 +143,19 @@ func (x *exchange) screen(ctx context.Context, in *inquiry) (err *wire.Error) {
 		in.result, _, err = x.settle(ctx, &in.q, nil)
 		return err
 	}
-	began := time.Now()
-	v, err := a.Screen(began, in.q.Method, in.q.Params, in.q.Flags, x.view.Server == "")
+	what := about{in.q.Server, in.q.Method, time.Now()}
+	v, err := a.Screen(what.began, in.q.Method, in.q.Params, in.q.Flags, x.view.Server == "")
 	if lack := v.Kind &^ can; err == nil && lack != 0 {
 		a.Failed(in.q.Method)
-		x.logAsked(a, &in.q, began, "question not answered", lacking(lack))
+		x.logAsked(a, what, wasNot, x.reasonFor(unable, lacking(lack))...)
 		return lacking(lack)
 	}
 	if err == nil {
 		in.q.Params = v.Params
+		x.logAsked(a, what, wasPut)
 		return nil
 	}
-	x.logAsked(a, &in.q, began, "question refused", err)
+	x.logAsked(a, what, wasRefused, x.reasonFor(refused, err)...)
 	if in.q.Method == methodElicit {
 		in.result = noElicitation(refused)
 		return nil

@@ -17,6 +17,7 @@ import (
 type question struct {
 	key, method string
 	params      []byte
+	bytes       int64        // that it takes
 	answer      chan verdict // takes one value
 }
 
@@ -28,27 +29,34 @@ type verdict struct {
 
 // ask answers a question of the server about the call.
 func (p *parked) ask(ctx context.Context, q upstream.Question) ([]byte, *wire.Error) {
-	return p.x.consult(ctx, q, p)
+	return p.x.consult(ctx, q, byRetry{p, len(q.Params)})
+}
+
+// byRetry is the way to the agent of a parked call. The server's own words wait
+// with the question; where the agent gets others, there are two of it.
+type byRetry struct {
+	*parked
+	sent int // bytes
 }
 
 // put asks the agent by the answer to the request that waits, or else to the next
 // one, and waits for what a retry brings.
-func (p *parked) put(ctx context.Context, method string, params []byte) ([]byte, *wire.Error) {
-	q, err := p.enter(method, params)
+func (p byRetry) put(ctx context.Context, method string, params []byte) (result []byte, theirs bool, err *wire.Error) {
+	q, err := p.enter(method, params, p.sent)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	select {
 	case v := <-q.answer:
-		return v.result, v.err
+		return v.result, false, v.err
 	case <-ctx.Done():
 		p.withdraw(q)
-		return nil, &wire.Error{Code: wire.CodeInternal, Message: "the question was withdrawn"}
+		return nil, false, errWithdrawn
 	}
 }
 
-// enter opens a question.
-func (p *parked) enter(method string, params []byte) (*question, *wire.Error) {
+// enter opens a question, of which sent bytes are held elsewhere.
+func (p *parked) enter(method string, params []byte, sent int) (*question, *wire.Error) {
 	if method == methodElicit {
 		params = without(params, "elicitationId") // the modern era has none
 	}
@@ -57,11 +65,12 @@ func (p *parked) enter(method string, params []byte) (*question, *wire.Error) {
 	if lack := needs(method, params) &^ p.can; lack != 0 {
 		return nil, lacking(lack)
 	}
-	if err := p.admit(params); err != nil {
+	if err := p.admit(params, sent); err != nil {
 		return nil, err
 	}
 	p.asked++
-	q := &question{key: "q" + strconv.Itoa(p.asked), method: method, params: params, answer: make(chan verdict, 1)}
+	q := &question{key: "q" + strconv.Itoa(p.asked), method: method, params: params,
+		bytes: int64(len(params) + sent), answer: make(chan verdict, 1)}
 	p.open = append(p.open, q)
 	p.poke()
 	return q, nil
@@ -88,14 +97,14 @@ func needs(method string, params []byte) policy.Answers {
 }
 
 // admit takes what one more question costs; p.mu is held.
-func (p *parked) admit(params []byte) *wire.Error {
+func (p *parked) admit(params []byte, sent int) *wire.Error {
 	size := len(params)
 	for _, q := range p.open {
 		size += len(q.params)
 	}
 	switch {
 	case p.over || p.gone:
-		return &wire.Error{Code: wire.CodeInternal, Message: "the call is over"}
+		return errCallOver
 	case len(p.open) >= maxInputs:
 		return &wire.Error{Code: wire.CodeInternal, Message: fmt.Sprintf("%d questions of this call are open, which is the limit", maxInputs)}
 	case size > p.x.f.opt.Limits.answer()-maxFrame:
@@ -107,7 +116,7 @@ func (p *parked) admit(params []byte) *wire.Error {
 		}
 		p.places = 1
 	}
-	if !p.grow(len(params)) {
+	if !p.grow(len(params) + sent) {
 		return overLimit("the bound in bytes", parkedBytes)
 	}
 	return nil
@@ -139,8 +148,8 @@ func (p *parked) shut(q *question) bool {
 		return false
 	}
 	p.open = slices.Delete(p.open, i, i+1)
-	p.x.f.parking.leave(p.x.caller.ID, int64(len(q.params)), 0)
-	p.bytes -= int64(len(q.params))
+	p.x.f.parking.leave(p.x.caller.ID, q.bytes, 0)
+	p.bytes -= q.bytes
 	return true
 }
 
@@ -155,7 +164,11 @@ func (p *parked) refuse(err *wire.Error) {
 
 // requests writes the open questions as inputRequests; p.mu is held.
 func (p *parked) requests() []byte {
-	out := []byte{'{'}
+	size := 0
+	for _, q := range p.open {
+		size += len(q.params) + len(q.method) + 64
+	}
+	out := append(make([]byte, 0, size+2), '{')
 	for i, q := range p.open {
 		if i > 0 {
 			out = append(out, ',')

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
@@ -90,10 +91,11 @@ func malformed(method string, raw []byte) string {
 	switch method {
 	case methodElicit:
 		action, _ := wire.Get(raw, "action")
-		switch s, _ := wire.Unquote(action); s {
-		case "accept", "decline", "cancel":
-		default:
+		switch s, ok := wire.Unquote(action); {
+		case !ok:
 			return "has no action, which is accept, decline or cancel"
+		case s != "accept" && s != "decline" && s != "cancel":
+			return "has the action " + strconv.QuoteToASCII(clip(s, 32)) + ", which is none of accept, decline, cancel"
 		}
 	case methodSampling:
 		content, _ := wire.Get(raw, "content")

@@ -142,6 +142,13 @@ func (g *parking) expire(n nonce) {
 	}
 }
 
+// unheard ends the call that waits for n, which its agent never got.
+func (g *parking) unheard(n nonce) {
+	if p := g.take(n); p != nil {
+		p.drop("the agent hung up before it was asked")
+	}
+}
+
 // close ends all calls that wait, and lets none wait from now on.
 func (g *parking) close() {
 	g.mu.Lock()

@@ -285,6 +285,23 @@ func TestParkedBytes(t *testing.T) {
 	})
 }
 
+// A question that waits is held twice: in the server's words and in the agent's.
+func TestQuestionsWeighTwice(t *testing.T) {
+	parkBubble(t, func(t *testing.T, w *parkWorld) {
+		long := strings.Replace(formQuestion, "Which?", strings.Repeat("w", 9<<10), 1)
+		w.answer = serverAsks([2]string{methodElicit, long})
+		w.front.parking.room = 80 << 10
+		for range 2 {
+			w.asks(w.run(slowCall("")), "q1")
+		}
+		if n := w.front.parking.bytes; n < 36<<10 || n > 40<<10 {
+			t.Errorf("%d bytes are held for two questions of 9 KiB", n)
+		}
+		r := w.run(slowCall(""))
+		wantJSON(t, "the third", r.body, fmt.Sprintf(parkDone, `"too many calls wait for answers of agents: the bound in bytes is 67108864"`))
+	})
+}
+
 // While a call waits, what the server says of it is lost; a retry hears it under
 // its own token and at its own level.
 func TestNotificationsFollowTheRetry(t *testing.T) {

@@ -16,10 +16,11 @@ import (
 const codeURLs = "-32042"
 
 func wantsURLs(r *upstream.Response) bool {
-	if r.Error == nil || r.Era != upstream.Legacy {
-		return false
-	}
-	code, _ := wire.Get(r.Error, "code")
+	return r.Era == upstream.Legacy && isURLError(r.Error)
+}
+
+func isURLError(object []byte) bool {
+	code, _ := wire.Get(object, "code")
 	return string(code) == codeURLs
 }
 
@@ -89,7 +90,7 @@ func (x *exchange) resumeURL(ctx context.Context, server string, c *upstream.Cal
 	if err := x.spend(s); err != nil {
 		return outcome{}, err
 	}
-	responses, err := x.reviewed(server, asked)
+	responses, err := x.reviewed(server, asked, x.began(s))
 	if err != nil {
 		return outcome{}, err
 	}
@@ -122,13 +123,19 @@ func readKeyed(requests []byte) (list []keyed) {
 }
 
 // urlsNeeded is the answer to an agent that cannot be asked to visit pages; one
-// that says that it can hears that this server may not ask.
+// that says that it can hears that this server may not ask. What the server said
+// of the pages stays.
 func (x *exchange) urlsNeeded(server string, r *upstream.Response) (answer, error) {
 	if x.caps().answers&policy.AnswerURL != 0 {
 		return x.trouble(server, unsupportedTrouble, nil)
 	}
 	message, _ := wire.Get(withMessage(r.Error), "message")
+	data, _ := wire.Get(r.Error, "data")
+	if wire.Kindof(data) != '{' {
+		data = emptyObject
+	}
+	data = withFront(without(data, "requiredCapabilities"), `"requiredCapabilities":{"elicitation":{"url":{}}},`)
 	out := append([]byte(`{"code":-32021,"message":`), message...)
-	out = append(out, `,"data":{"requiredCapabilities":{"elicitation":{"url":{}}}}}`...)
+	out = append(append(append(out, `,"data":`...), data...), '}')
 	return answer{failure: x.f.clean(out, r.Flags), status: http.StatusBadRequest}, nil
 }

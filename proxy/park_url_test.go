@@ -72,7 +72,7 @@ func TestURLsDeclined(t *testing.T) {
 // Who cannot be asked hears which capability it lacks; the old code never comes
 // to a modern agent, and stays for a legacy one.
 func TestURLsThatCannotBeAsked(t *testing.T) {
-	const lacks = `{"jsonrpc":"2.0","id":1,"error":{"code":-32021,"message":"log in first","data":{"requiredCapabilities":{"elicitation":{"url":{}}}}}}`
+	const lacks = `{"jsonrpc":"2.0","id":1,"error":{"code":-32021,"message":"log in first","data":{"requiredCapabilities":{"elicitation":{"url":{}}},"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://example.com/1",`
 	for _, tt := range []struct {
 		name, caps, err string
 		status          int

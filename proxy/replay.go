@@ -76,6 +76,7 @@ type record struct {
 	since    time.Time     // when it ended
 	more     chan struct{} // closed when something comes; nil while nobody waits
 	reader   *reader       // who writes it to the agent; nil when nobody does
+	unread   time.Time     // since when nobody does
 }
 
 type event struct {
@@ -86,7 +87,7 @@ type event struct {
 // A reader is a connection that a stream is written to. There is one at a time.
 type reader struct {
 	taken chan struct{} // closed when another one takes over
-	kick  func()        // if set, ends a write that hangs; runs before a handler returns only
+	kick  func()        // ends a write that hangs; runs before a handler returns only
 }
 
 func newReader(kick func()) *reader { return &reader{make(chan struct{}), kick} }
@@ -218,15 +219,18 @@ func (r *record) end(whole bool) {
 func (r *record) attach(rd *reader) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
-	if old := r.reader; old != nil {
-		close(old.taken)
-		if old.kick != nil {
-			old.kick()
-		}
-	}
+	r.dismiss()
 	r.reader = rd
 	if r.news && r.places[0] != nil {
 		r.p.move(r, streamRuns)
+	}
+}
+
+// dismiss sends the reader away; p.mu is held.
+func (r *record) dismiss() {
+	if old := r.reader; old != nil {
+		close(old.taken)
+		old.kick()
 	}
 }
 
@@ -234,13 +238,44 @@ func (r *record) attach(rd *reader) {
 func (r *record) leave(rd *reader) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
-	if r.reader != rd {
-		return
+	if r.reader == rd {
+		r.unattended()
 	}
-	r.reader = nil
+}
+
+// evict is leave at our wish: rd is told.
+func (r *record) evict(rd *reader) {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	if r.reader == rd {
+		r.dismiss()
+		r.unattended()
+	}
+}
+
+// unattended notes that nobody reads r; p.mu is held.
+func (r *record) unattended() {
+	r.reader, r.unread = nil, time.Now()
 	if r.news {
 		r.end(true)
 	}
+}
+
+// away is how long nobody has read r; zero while somebody does.
+func (r *record) away() time.Duration {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	if r.reader != nil {
+		return 0
+	}
+	return time.Since(r.unread)
+}
+
+// read reports whether somebody reads r.
+func (r *record) read() bool {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	return r.reader != nil
 }
 
 // after returns the next events behind n. When there are none, over says whether

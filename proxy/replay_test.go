@@ -185,10 +185,10 @@ func TestReplay(t *testing.T) {
 				if got := other.next(); got != progressed("77")[0] {
 					t.Errorf("the other stream: got %s", got)
 				}
+				again := listenTo(t, l, resumed(s.id, c.last))
 				if tt.drain {
 					w.front.Drain()
 				}
-				again := listenTo(t, l, resumed(s.id, c.last))
 				go r.say(tt.late...)
 				var want []string
 				for _, f := range append(tt.missed, tt.late...) {

@@ -26,6 +26,7 @@ type visit struct {
 	r  *record
 	rd *reader
 	n  uint64 // the event that was sent last
+	s  *session
 }
 
 // revisit serves a GET with Last-Event-ID: the rest of that stream, and of no
@@ -50,7 +51,7 @@ func (f *Front) revisit(in *inbound, s *session, id string) {
 		return
 	}
 	v := f.visit(in, s, r, n)
-	defer v.end(s)
+	defer f.end(v)
 	if v.open(in, s) == nil {
 		v.follow(in, s)
 	}
@@ -59,22 +60,34 @@ func (f *Front) revisit(in *inbound, s *session, id string) {
 // visit begins to read r, or a new GET stream if r is nil. It must be ended.
 func (f *Front) visit(in *inbound, s *session, r *record, n uint64) *visit {
 	s.streams.Add(1)
-	v := &visit{st: &stream{w: in.w, rc: in.rc, counts: &f.counts}, r: r, rd: newReader(nil), n: n}
+	st := &stream{w: in.w, rc: in.rc, counts: &f.counts}
+	st.rd = newReader(func() { st.rc.SetWriteDeadline(time.Now()) })
+	v := &visit{st: st, r: r, rd: st.rd, n: n, s: s}
 	if r == nil {
 		v.r = f.replays.open(&s.replay, nil, true, v.rd)
 	} else {
 		r.attach(v.rd)
 	}
+	f.visits.enter(v)
 	return v
 }
 
-func (v *visit) end(s *session) {
+// end ends a visit. While the sidecar drains, nobody comes back.
+func (f *Front) end(v *visit) {
+	f.visits.exit(v)
 	v.r.leave(v.rd)
-	s.leave()
+	v.st.arm() // whoever sent it away ended its time
+	v.s.leave()
+	if f.draining() {
+		f.strays.close()
+	}
 }
 
 // open sends what comes before the first message.
 func (v *visit) open(in *inbound, s *session) error {
+	if in.r.ProtoMajor == 1 {
+		v.st.w.Header().Set("Connection", "close") // its place is for others then
+	}
 	openEvents(v.st.w)
 	if primes(s, in.version) {
 		if err := v.st.prime(v.r.id(v.n)); err != nil {

@@ -72,6 +72,11 @@ func (x *exchange) newState(k stateKind, server string, body []byte) *state {
 	return s
 }
 
+// began is when s was given out.
+func (x *exchange) began(s *state) time.Time {
+	return time.Unix(0, s.expires).Add(-x.f.opt.Limits.parkedTime())
+}
+
 // seal returns what an agent gets of s.
 func (f *Front) seal(s *state) string {
 	b := make([]byte, 0, 256+len(s.server)+len(s.body))

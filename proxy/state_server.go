@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
@@ -116,7 +117,7 @@ func (x *exchange) resumeServer(ctx context.Context, server string, c *upstream.
 	if err := x.spend(s); err != nil {
 		return outcome{}, err
 	}
-	responses, err := x.reviewed(server, b.asked)
+	responses, err := x.reviewed(server, b.asked, x.began(s))
 	if err != nil {
 		return outcome{}, err
 	}
@@ -137,14 +138,14 @@ func (x *exchange) checkResponse(k *keyed) *wire.Error {
 
 // reviewed returns the agent's answers as the server may have them. Where none
 // must change they are the agent's bytes.
-func (x *exchange) reviewed(server string, asked []keyed) ([]byte, error) {
+func (x *exchange) reviewed(server string, asked []keyed, began time.Time) ([]byte, error) {
 	out := x.params.responses
 	for _, k := range asked {
 		from, to, ok := wire.Find(out, k.key)
 		if !ok {
 			continue
 		}
-		r, err := x.review(server, &k, out[from:to])
+		r, err := x.review(about{server, k.method, began}, &k, out[from:to])
 		if err != nil {
 			return nil, cannot(server, k.method+": "+err.Message)
 		}
@@ -156,8 +157,8 @@ func (x *exchange) reviewed(server string, asked []keyed) ([]byte, error) {
 }
 
 // review decides on one answer.
-func (x *exchange) review(server string, k *keyed, result []byte) ([]byte, *wire.Error) {
-	a := x.f.asker(server)
+func (x *exchange) review(q about, k *keyed, result []byte) ([]byte, *wire.Error) {
+	a := x.f.asker(q.server)
 	if a == nil {
 		return nil, nobody("questions of this server are not answered")
 	}
@@ -165,10 +166,7 @@ func (x *exchange) review(server string, k *keyed, result []byte) ([]byte, *wire
 	if len(k.raw) > 0 {
 		params = k.raw
 	}
-	out, odd, err := a.Review(k.method, params, result)
-	if odd != "" {
-		x.f.opt.Log.Warn("odd answer to a question", "server", server, "op", clip(k.method, 64), "caller", x.caller.ID, "err", odd)
-	}
+	out, err := x.judge(a, q, params, result, byAgent)
 	if err != nil && k.method == methodElicit {
 		return noElicitation(refused), nil
 	}

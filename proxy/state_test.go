@@ -62,6 +62,7 @@ func TestStateIsRefused(t *testing.T) {
 			{"middle altered", token(altered(60)), "requestState is malformed, or was altered"},
 			{"end altered", token(altered(-1)), "requestState is malformed, or was altered"},
 			{"cut", token((*p.RequestState)[:80]), "requestState is malformed, or was altered"},
+			{"with a line's end", token(*p.RequestState + `\n`), "requestState is malformed, or was altered"},
 			{"longer", token(*p.RequestState + "AAAA"), "requestState is malformed, or was altered"},
 			{"too long", token(strings.Repeat("A", maxState+1)), "requestState is malformed, or was altered"},
 			{"of another kind", token(sealer.Seal(sealedCursor, nil, []byte("x"))), "requestState is malformed, or was altered"},
@@ -85,7 +86,11 @@ func TestStateIsRefused(t *testing.T) {
 			{"another owner", token(w.front.seal(lost.newState(stateParked, "github", nil))), "no call waits for this requestState: it has ended or was given up; make the call anew without it"},
 			{"responses no object", with(func(a *modernAsk) { a.params = strings.Replace(a.params, answer, `[]`, 1) }), "inputResponses is not an object"},
 			{"response no object", with(func(a *modernAsk) { a.params = strings.Replace(a.params, answer, `{"q1":"yes"}`, 1) }), "inputResponses: the answer to q1 is not an object"},
-			{"response without action", with(func(a *modernAsk) { a.params = strings.Replace(a.params, answer, `{"q1":{"action":"Accept"}}`, 1) }), "inputResponses: the answer to q1 has no action, which is accept, decline or cancel"},
+			{"response without action", with(func(a *modernAsk) { a.params = strings.Replace(a.params, answer, `{"q1":{"action":"Accept"}}`, 1) }), `inputResponses: the answer to q1 has the action \"Accept\", which is none of accept, decline, cancel`},
+			{"response with an odd action", with(func(a *modernAsk) {
+				a.params = strings.Replace(a.params, answer, `{"q1":{"action":"\n`+strings.Repeat("y", 40)+`"}}`, 1)
+			}), `inputResponses: the answer to q1 has the action \"\\n` + strings.Repeat("y", 31) + `\\u2026\", which is none of accept, decline, cancel`},
+			{"response without action", with(func(a *modernAsk) { a.params = strings.Replace(a.params, answer, `{"q1":{"action":5}}`, 1) }), "inputResponses: the answer to q1 has no action, which is accept, decline or cancel"},
 			{"responses alone", with(func(a *modernAsk) {
 				a.params = strings.Replace(a.params, `,"requestState":"`+*p.RequestState+`"`, "", 1)
 			}), "inputResponses came without a requestState"},

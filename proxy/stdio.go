@@ -193,6 +193,7 @@ func (p *pipe) line(ctx, reading context.Context, line []byte) {
 	if err != nil {
 		e := (*wire.Error)(nil)
 		errors.As(err, &e)
+		p.sess.rejectAnswer(&m, e)
 		p.send(ctx, failed(e.ID, e, false))
 		return
 	}

@@ -117,10 +117,28 @@ func (s *stream) abandon() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.done && s.rec != nil {
+		s.rec.leave(s.rd)
 		return true
 	}
 	s.done = true
 	return false
+}
+
+// away is how long the agent has had nobody who reads s; zero while it has.
+func (s *stream) away() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rec == nil {
+		return 0
+	}
+	return s.rec.away()
+}
+
+// alone reports whether nobody reads s, after abandon.
+func (s *stream) alone() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rec == nil || !s.rec.read()
 }
 
 // pump writes events until queue is closed. It is the only writer meanwhile.
@@ -170,8 +188,9 @@ func (s *stream) kept(msg []byte) []byte {
 	return s.rec.id(s.rec.add(msg))
 }
 
-// finish writes the answer; afterwards s writes no more.
-func (s *stream) finish(r reply) {
+// finish writes the answer; afterwards s writes no more. An error means that the
+// agent does not get it from here.
+func (s *stream) finish(r reply) error {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
@@ -185,29 +204,30 @@ func (s *stream) finish(r reply) {
 	if events {
 		<-s.drained
 	}
-	s.last(r, events)
+	err := s.last(r, events)
 	if s.rec != nil {
 		s.rec.leave(s.rd)
 	}
+	return err
 }
 
-func (s *stream) last(r reply, events bool) {
+func (s *stream) last(r reply, events bool) error {
 	switch {
 	case events:
-		s.close(&r)
+		return s.close(&r)
 	case r.silent():
 		s.nothing(r.status)
+		return nil
 	case s.forms&asJSON != 0 || r.status != 0:
-		s.json(r)
-	default:
-		s.record()
-		s.open()
-		s.close(&r)
+		return s.json(r)
 	}
+	s.record()
+	s.open()
+	return s.close(&r)
 }
 
 // close sends the answer as the last event, if there is one.
-func (s *stream) close(r *reply) {
+func (s *stream) close(r *reply) error {
 	if r.silent() {
 		r = nil
 	}
@@ -215,9 +235,10 @@ func (s *stream) close(r *reply) {
 	if s.rec != nil {
 		id = s.rec.id(s.rec.finish(r))
 	}
-	if r != nil {
-		s.event(r, id)
+	if r == nil {
+		return nil
 	}
+	return s.event(r, id)
 }
 
 // nothing answers a request that the agent itself cancelled: with an empty
@@ -244,17 +265,18 @@ var (
 	noStore  = []string{"no-store"}
 )
 
-func (s *stream) json(r reply) {
+func (s *stream) json(r reply) error {
 	h := s.w.Header()
 	h["Content-Type"] = jsonType
 	h["Cache-Control"] = noStore
 	h["Content-Length"] = []string{strconv.Itoa(r.size())}
 	s.w.WriteHeader(max(r.status, http.StatusOK))
 	for _, p := range r.parts() {
-		if s.write(p) != nil {
-			return
+		if err := s.write(p); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // write writes b piece by piece, each within its own time.
@@ -292,6 +314,9 @@ func (s *stream) arm() { s.rc.SetWriteDeadline(time.Now().Add(writeTimeout)) }
 
 func (s *stream) flush() error {
 	s.arm()
+	if s.taken() {
+		return errTaken
+	}
 	return s.rc.Flush()
 }
 

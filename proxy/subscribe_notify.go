@@ -40,7 +40,7 @@ func (f *Front) updated(profile string, from upstream.Origin, params []byte) {
 		if u.params == nil {
 			u.params = f.updateParams(uri, params)
 		}
-		w.updated(u)
+		f.subs.tell(w, u)
 	}
 }
 

@@ -169,9 +169,19 @@ func (f *Front) follow(ctx context.Context, w *watcher, r resource) error {
 	return err
 }
 
-// unfollow ends what follow began.
+// tell notes an update for w, if it is told of the resource still.
+func (s *subscribers) tell(w *watcher, u update) {
+	s.mu.RLock() // not given back before the update waits, so that remove is later
+	defer s.mu.RUnlock()
+	if _, ok := w.follows[u.resource]; ok {
+		w.updated(u)
+	}
+}
+
+// unfollow ends what follow began, and drops what waits to be told of it.
 func (f *Front) unfollow(w *watcher, r resource) {
 	if f.subs.remove(w, r) {
+		w.forget(r)
 		f.opt.Subscriber.Unsubscribe(r.server, r.uri)
 	}
 }

@@ -288,6 +288,37 @@ func TestUntoldUpdates(t *testing.T) {
 	}
 }
 
+// Updates wait for what is subscribed to only, however often an agent that does not
+// listen comes and goes.
+func TestUpdatesOfWhatIsNotFollowed(t *testing.T) {
+	w, sub := subWorld(t)
+	s := newSession("x", auth.Caller{}, mustView(w), "2025-11-25", capabilities{})
+	for i := range 1000 {
+		r := resource{"files", fmt.Sprintf("file:///%d", i)}
+		if err := w.front.follow(t.Context(), &s.watcher, r); err != nil {
+			t.Fatal(err)
+		}
+		w.update("files", "", `{"uri":"`+r.uri+`"}`)
+		if n := len(s.news.updates); n != 1 {
+			t.Fatalf("%d updates wait, want 1", n)
+		}
+		w.front.unfollow(&s.watcher, r)
+		w.front.subs.tell(&s.watcher, update{resource: r}) // it was on its way
+		if n := len(s.news.updates); n != 0 {
+			t.Fatalf("%d updates wait after the end of the subscription", n)
+		}
+	}
+	var t1 tidings
+	for i := range 2 * maxSubscriptions {
+		t1.updates = append(t1.updates, update{resource: resource{"files", fmt.Sprint(i)}})
+	}
+	if s.untold(t1); len(s.news.updates) != maxSubscriptions {
+		t.Errorf("%d updates wait, want %d", len(s.news.updates), maxSubscriptions)
+	}
+	w.front.ended(s)
+	w.nobody(sub)
+}
+
 func TestUpdateParams(t *testing.T) {
 	f := New(Options{})
 	for _, tt := range []struct{ name, in, want, stamped string }{

@@ -143,6 +143,15 @@ func (w *watcher) waits(r resource) int {
 	return slices.IndexFunc(w.news.updates, func(u update) bool { return u.resource == r })
 }
 
+// forget drops an update of r.
+func (w *watcher) forget(r resource) {
+	w.news.Lock()
+	defer w.news.Unlock()
+	if i := w.waits(r); i >= 0 {
+		w.news.updates = slices.Delete(w.news.updates, i, i+1)
+	}
+}
+
 func (w *watcher) pokeLate() {
 	w.news.Lock()
 	defer w.news.Unlock()
@@ -242,6 +251,8 @@ func (w *watcher) untold(t tidings) {
 	w.news.whole = w.news.whole[:min(len(w.news.whole), maxWhole)]
 	older := slices.DeleteFunc(slices.Clone(t.updates), func(u update) bool { return w.waits(u.resource) >= 0 })
 	w.news.updates = append(older, w.news.updates...)
+	// No more are followed; more than that are of resources that no longer are.
+	w.news.updates = w.news.updates[max(0, len(w.news.updates)-maxSubscriptions):]
 	w.poke()
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
@@ -27,6 +28,7 @@ type recalled struct {
 	asked  [sha256.Size]byte // digest of what the server sent
 	method string
 	params []byte // as the agent gets them
+	began  time.Time
 	// hidden is true when the agent does not get it, answered when it has.
 	hidden, answered bool
 }
@@ -132,7 +134,7 @@ func (x *exchange) taskInput(ctx context.Context, t task, in *inquiry) (answer [
 		in.result = emptyObject // it stays open: what is over a rate is asked later
 		return nil, err
 	}
-	x.f.recall.put(k, recalled{asked: asked, method: in.q.Method, params: bytes.Clone(in.q.Params), hidden: in.result != nil})
+	x.f.recall.put(k, recalled{asked: asked, method: in.q.Method, params: bytes.Clone(in.q.Params), began: time.Now(), hidden: in.result != nil})
 	return in.result, nil
 }
 
@@ -183,10 +185,7 @@ func (x *exchange) reviewInput(t task, key string, val []byte) ([]byte, *wire.Er
 	if why := malformed(q.method, val); why != "" {
 		return nil, badResponse(key, why)
 	}
-	out, odd, err := a.Review(q.method, q.params, val)
-	if odd != "" {
-		x.f.opt.Log.Warn("odd answer to a question", "server", t.server, "op", q.method, "caller", x.caller.ID, "err", odd)
-	}
+	out, err := x.judge(a, about{t.server, q.method, q.began}, q.params, val, byAgent)
 	if err != nil {
 		return nil, badResponse(key, "cannot be used: "+err.Message)
 	}

@@ -11,7 +11,8 @@ import (
 
 // completion is the part of an endpoint's answer that is read.
 type completion struct {
-	Model   string `json:"model"`
+	Model   string          `json:"model"`
+	Error   json.RawMessage `json:"error"` // of hosts that say 200 all the same
 	Choices []struct {
 		Message struct {
 			Content   json.RawMessage `json:"content"`
@@ -31,14 +32,31 @@ func malformed(what string) error {
 	return unfit(wire.CodeInternal, "the chat endpoint's answer %s", what)
 }
 
+// noAnswer is an answer that is none: the server is told no more of it than of any
+// other failure of the endpoint.
+type noAnswer struct {
+	what string
+	said string // in the answer's error, if it has one
+}
+
+func (n *noAnswer) Error() string { return "the answer " + n.what }
+
+// detail is what the log gets.
+func (n *noAnswer) detail(key string) error {
+	if n.said == "" {
+		return n
+	}
+	return fmt.Errorf("%w: %w", n, scrub(n.said, key))
+}
+
 // answer turns what an endpoint said to req into a CreateMessageResult.
 func answer(body []byte, req *chat) ([]byte, error) {
 	var c completion
 	if err := json.Unmarshal(body, &c); err != nil {
-		return nil, malformed("cannot be read")
+		return nil, &noAnswer{what: "cannot be read"}
 	}
 	if len(c.Choices) == 0 {
-		return nil, malformed("holds no choices")
+		return nil, &noAnswer{"holds no choices", string(c.Error)}
 	}
 	choice := &c.Choices[0]
 	if len(choice.Message.ToolCalls) > 0 && len(req.Tools) == 0 {

@@ -101,7 +101,11 @@ func (c *Client) Sample(ctx context.Context, server string, params []byte) (resu
 	if err != nil {
 		return nil, fmt.Errorf("chat endpoint: %w", err)
 	}
-	return answer(body, req)
+	result, err = answer(body, req)
+	if no := (*noAnswer)(nil); errors.As(err, &no) {
+		return nil, fmt.Errorf("chat endpoint: %w", no.detail(key))
+	}
+	return result, err
 }
 
 // completions is the URL to ask, from the base that settings name.
@@ -168,15 +172,4 @@ func (c *Client) post(ctx context.Context, target, key string, req *chat) (statu
 	defer resp.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	return resp.StatusCode, body, err
-}
-
-// maxDetail bounds what an endpoint gets into the log.
-const maxDetail = 300
-
-// scrub makes an error of what was written elsewhere, without the key.
-func scrub(s, key string) error {
-	if key != "" {
-		s = strings.ReplaceAll(s, key, "[redacted]")
-	}
-	return fmt.Errorf("%.*q", maxDetail, s)
 }

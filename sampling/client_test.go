@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -183,9 +184,6 @@ func TestAnswers(t *testing.T) {
 			`{"role":"assistant","content":[{"type":"tool_use","id":"c1","name":"t","input":{"n":9007199254740993}},{"type":"tool_use","id":"c2","name":"u","input":{}}],"model":"m","stopReason":"toolUse"}`},
 		{"text and a call", `{"choices":[{"message":{"content":"hm","tool_calls":[` + call + `]},"finish_reason":"stop"}]}`,
 			`{"role":"assistant","content":[{"type":"text","text":"hm"},{"type":"tool_use","id":"c1","name":"t","input":{"n":9007199254740993}}],"model":"m","stopReason":"toolUse"}`},
-		{"no choices", `{"choices":[]}`, "holds no choices"},
-		{"an error in disguise", `{"error":{"message":"quota"}}`, "holds no choices"},
-		{"no JSON", `<html>`, "cannot be read"},
 		{"odd arguments", `{"choices":[{"message":{"tool_calls":[{"id":"1","function":{"name":"t","arguments":"[1]"}}]}}]}`, "no object"},
 		{"broken arguments", `{"choices":[{"message":{"tool_calls":[{"id":"1","function":{"name":"t","arguments":"{\"a\":"}}]}}]}`, "no object"},
 	} {
@@ -218,7 +216,10 @@ func TestFailures(t *testing.T) {
 		answer http.HandlerFunc
 		want   string
 	}{
-		{"refused", reply(401, "bad key "+secret+"\n"+strings.Repeat("y", 10_000)), `status 401: "bad key [redacted]\ny`},
+		{"refused", reply(401, "bad key "+secret+"\n"+strings.Repeat("y ", 5000)), `status 401: "bad key [redacted]\ny`},
+		{"no choices", reply(200, `{"choices":[]}`), "holds no choices"},
+		{"an error in disguise", reply(200, `{"error":{"message":"quota of `+secret+`"}}`), `holds no choices: "{\"message\":\"quota of [redacted]\"}"`},
+		{"no JSON", reply(200, "<html>"), "cannot be read"},
 		{"failed", reply(500, ""), "status 500"},
 		{"too large", reply(200, big), "more than 4194304 bytes"},
 		{"elsewhere", func(rw http.ResponseWriter, r *http.Request) {
@@ -239,6 +240,51 @@ func TestFailures(t *testing.T) {
 				t.Errorf("got %v, which a server would be told", e)
 			}
 		})
+	}
+}
+
+// TestScrub holds that what looks like a key is not logged, whosever it is, and
+// that what explains a failure is.
+func TestScrub(t *testing.T) {
+	for text, want := range map[string]string{
+		"Incorrect API key provided: sk-proj-abcd1234EFGH.":                 "Incorrect API key provided: [redacted]",
+		"key sk-ab********yz is wrong":                                      "key [redacted] is wrong",
+		"Authorization: Bearer abc.def":                                     "Authorization: Bearer [redacted]",
+		`{"token":"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822c"}`:      `{"token":"[redacted]"}`,
+		"x 3f2504e0-4f89-11d3-9a0c-0305e82c3301 y":                          "x [redacted] y",
+		"YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXo+Cg==":                          "[redacted]",
+		"the model claude-3-5-sonnet-20241022 does not exist":               "the model claude-3-5-sonnet-20241022 does not exist",
+		"context_length_exceeded_by_this_request: skipping the whole thing": "context_length_exceeded_by_this_request: skipping the whole thing",
+		"POST https://api.example.com/v1/chat/completions":                  "POST https://api.example.com/v1/chat/completions",
+		"a hunter2hunter2 b":                                                "a [redacted] b",
+		strings.Repeat("é ", 100):                                           strings.Repeat("é ", 66) + "é",
+	} {
+		if got := scrub(text, "hunter2hunter2").Error(); got != strconv.Quote(want) {
+			t.Errorf("%q: got %s", text, got)
+		}
+	}
+}
+
+// TestKeyFault holds what is said of a key file before it is needed.
+func TestKeyFault(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "key")
+	for mode, want := range map[os.FileMode]string{0o600: "", 0o400: "", 0o640: "mode 0640", 0o604: "mode 0604"} {
+		os.Remove(path)
+		if err := os.WriteFile(path, []byte(secret), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if got := KeyFault(path); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("mode %04o: got %q, want %q", mode, got, want)
+		}
+	}
+	for path, want := range map[string]string{dir: "is not a regular file", filepath.Join(dir, "none"): "there is no such file", filepath.Join(path, "x"): "cannot be read"} {
+		if got := KeyFault(path); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

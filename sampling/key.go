@@ -1,13 +1,36 @@
 package sampling
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 )
 
 const maxKey = 64 << 10
+
+// KeyFault says what a look at a key file finds wrong with it, and is empty when
+// that is nothing. It does not open the file.
+func KeyFault(path string) string {
+	st, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "there is no such file"
+	case err != nil:
+		return "cannot be read"
+	case !st.Mode().IsRegular():
+		return notRegular
+	case open(st.Mode()):
+		return fmt.Sprintf("others may read it (mode %04o), want mode 0600", st.Mode().Perm())
+	}
+	return ""
+}
+
+const notRegular = "is not a regular file"
+
+func open(m os.FileMode) bool { return m.Perm()&0o077 != 0 }
 
 // key reads a key file, which may have changed since the last time.
 func (c *Client) key(path string) (string, error) {
@@ -19,15 +42,15 @@ func (c *Client) key(path string) (string, error) {
 		return "", err
 	}
 	if !st.Mode().IsRegular() {
-		return "", fmt.Errorf("key file %s: is not a regular file", path) // a pipe might never end
+		return "", fmt.Errorf("key file %s: %s", path, notRegular) // a pipe might never end
 	}
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	if mode := st.Mode().Perm(); mode&0o077 != 0 {
-		c.warn(path, mode)
+	if open(st.Mode()) {
+		c.warn(path, st.Mode().Perm())
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxKey+1))
 	if err != nil {

@@ -129,7 +129,7 @@ type Question struct {
 // An Origin says whose connection a notification came from.
 type Origin struct {
 	Server string
-	// Isolation is that of the connection's Key: empty when it is shared.
+	// Isolation is whose it is, a session or a caller: empty when it is shared.
 	Isolation string
 }
 

@@ -10,6 +10,8 @@ type need struct {
 	route route
 	// who came: the session, else the caller. Calls of one return to one process.
 	who string
+	// caller is whose agent that is; what can ask belongs to one caller.
+	caller string
 	// pooled says that any process of the pool at route will do.
 	pooled bool
 	// exclusive calls are alone: a process does not say about which call it asks.
@@ -52,10 +54,15 @@ func (s *server) doApart(ctx context.Context, t Target, c *Call) (Response, erro
 		return s.doPlain(ctx, unasked(c))
 	}
 	r, err := s.doIn(ctx, w, c)
-	if errors.Is(err, errOneEra) && w.route.isolation == "" {
-		return s.doPlain(ctx, unasked(c)) // nothing was sent
+	if !errors.Is(err, errOneEra) {
+		return r, err
 	}
-	return r, err
+	// Nothing was sent. In the other era nothing is declared to the connection.
+	w = need{route: route{profile: w.route.profile, isolation: w.route.isolation}, who: w.who, caller: w.caller}
+	if w.route == plainRoute {
+		return s.doPlain(ctx, unasked(c))
+	}
+	return s.doIn(ctx, w, c)
 }
 
 // errOneEra is why a server of both eras, by its own word, gets no connection of
@@ -84,10 +91,7 @@ func (s *server) doIn(ctx context.Context, w need, c *Call) (Response, error) {
 // needs says what connection a call goes to. What is declared there depends on
 // the settings alone, never on what the agent of this call can do beyond that.
 func (s *server) needs(ctx context.Context, t Target, c *Call) (need, error) {
-	w := need{route: route{profile: profileOf(t), isolation: s.isolation(t)}, who: t.Session}
-	if w.who == "" {
-		w.who = t.Caller
-	}
+	w := need{route: route{profile: profileOf(t), isolation: s.isolation(t)}, who: agentOf(t), caller: t.Caller}
 	if t.Answers&s.offers == 0 || w.route.isolation == "" && !mayAsk(c.Method) {
 		return w, nil
 	}
@@ -110,10 +114,21 @@ func (s *server) ask(w *need, era Era, method string) {
 		return
 	}
 	w.route.mode = Asking
-	if s.settings.local() {
+	switch {
+	case s.settings.local():
 		w.pooled = shared
 		w.exclusive = mayAsk(method)
+	case shared:
+		w.route.caller = w.caller
 	}
+}
+
+// agentOf tells agents apart: by session, and those without by caller.
+func agentOf(t Target) string {
+	if t.Session != "" {
+		return t.Session
+	}
+	return t.Caller
 }
 
 func profileOf(t Target) string {
@@ -169,8 +184,8 @@ const (
 	sessionsMost = 1000 // the same for servers that are no processes of ours
 )
 
-// pool is how many processes a pool may have beside the shared one. Servers
-// that are no processes have one session that is enough for all.
+// pool is how many processes a pool may have beside the shared one. Of a server
+// that is no process, one session is enough for all agents of a caller.
 func (s *server) pool() int {
 	switch n := s.settings.MaxProcesses; {
 	case !s.settings.local():
@@ -182,7 +197,7 @@ func (s *server) pool() int {
 	}
 }
 
-// isolated is how many agents may have a connection of their own.
+// isolated is how many agents, or callers, may have a connection of their own.
 func (s *server) isolated() int {
 	switch n := s.settings.MaxProcesses; {
 	case !s.settings.local():
@@ -196,5 +211,5 @@ func (s *server) isolated() int {
 
 // lists reports whether o reads the lists that agents see who can answer.
 func (o *owner) lists() bool {
-	return o.route.mode == Asking && o.route.isolation == "" && o.route.profile == plainRoute.profile
+	return o.route.mode == Asking && o.route.isolation == "" && o.route.caller == "" && o.route.profile == plainRoute.profile
 }

@@ -22,7 +22,8 @@ type askingLists struct {
 	listing  atomic.Pointer[Listing]
 }
 
-// askRoute is that of the connection that reads them.
+// askRoute is that of the connection that reads them. Behind a pipe it is the
+// first of the pool, where calls go too; elsewhere no caller's calls do.
 var askRoute = route{profile: plainRoute.profile, mode: Asking}
 
 // Expect is told that an agent of a profile has come that can answer questions.
@@ -114,13 +115,28 @@ func (s *server) lookedAsking(o *owner) {
 
 // readDue reads the asking lists over a connection that was just made.
 func (o *owner) readDue(ctx context.Context, c conn) {
-	if !o.lists() || !o.srv.asking.due.Load() {
+	switch {
+	case !o.srv.asking.due.Load():
+		return
+	case o.route.caller != "":
+		o.srv.lookAgain()
+		return
+	case !o.lists():
 		return
 	}
 	ctx, cancel := o.connectWithin(ctx)
 	defer cancel()
 	if err := o.list(ctx, c); err != nil && !errors.Is(err, context.Canceled) {
 		o.srv.set.opt.Log.Warn("the lists for agents that can be asked were not read", "server", o.srv.name, "err", err)
+	}
+}
+
+// lookAgain has the asking lists read if the first attempt at that failed.
+func (s *server) lookAgain() {
+	select {
+	case <-s.asking.ended:
+		s.lookAsking()
+	default:
 	}
 }
 

@@ -23,6 +23,7 @@ const (
 type use struct {
 	stop    func() // ends the owner; nil before it runs
 	leaving bool   // takes no more calls
+	again   bool   // it leaves its place to another process of the same caller
 	calls   int
 	busy    bool   // an exclusive call is in it
 	parked  bool   // which waits for its agent's answer
@@ -31,15 +32,17 @@ type use struct {
 	until   time.Time // a task may live here as long
 }
 
-// free reports whether an exclusive call may have the owner.
-func (u *use) free() bool { return !u.leaving && !u.busy }
+// idle reports whether nothing is lost when the owner ends.
+func (u *use) idle(now time.Time) bool { return u.calls == 0 && !now.Before(u.until) }
 
 // A debtor is a connection that tells of calls which were given up.
 type debtor interface{ owing() (open, unread bool) }
 
 // suits reports whether a question from the owner's process could only be about
 // the call of w: one that another agent gave up may still be asked about, and
-// one of the same agent until the server knows.
+// one of the same agent until the server knows. Sessions of one caller, who has
+// the process alone, are the same agent here: servers made with the TypeScript SDK
+// never answer what was cancelled, and no other process would ever come free.
 func (o *owner) suits(w *need) bool {
 	c := o.current()
 	if c == nil {
@@ -50,7 +53,7 @@ func (o *owner) suits(w *need) bool {
 		return true
 	}
 	open, unread := d.owing()
-	return !open || o.use.who == w.who && !unread
+	return !open || !unread && (o.use.who == w.who || o.route.isolation != "")
 }
 
 // recheck looks whether calls that wait can go on.
@@ -75,8 +78,9 @@ type grant struct {
 // counts the call in. giveBack counts it out.
 func (s *server) take(ctx context.Context, w *need) (*owner, error) {
 	s.mu.Lock()
+	s.seen.note(w.caller, time.Now())
 	o, err := s.pick(w)
-	if o != nil || err != nil || len(s.queue) >= waitingMost {
+	if o != nil || err != nil || s.manyWait(w.caller) {
 		s.mu.Unlock()
 		if o == nil && err == nil {
 			err = s.busy("too many calls wait for a connection")
@@ -94,7 +98,7 @@ func (s *server) take(ctx context.Context, w *need) (*owner, error) {
 	case g := <-q.got:
 		return g.o, g.err
 	case <-t.C:
-		err = s.busy(fmt.Sprintf("no connection for calls with questions came free within %v", slotWait))
+		err = s.busy(fmt.Sprintf("no connection for calls with questions came free within %v (max_processes)", slotWait))
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
@@ -112,6 +116,11 @@ func (s *server) hurry(q *waiter) {
 
 func (s *server) busy(text string) error {
 	return &Error{Server: s.name, Kind: Busy, Err: errors.New(text), RetryAfter: slotWait}
+}
+
+// held is busy where nobody knows for how long.
+func (s *server) held(text string) error {
+	return &Error{Server: s.name, Kind: Busy, Err: errors.New(text)}
 }
 
 // withdraw takes a waiter back that waits no more, with what it was given.
@@ -148,20 +157,33 @@ func (s *server) park(o *owner, yes bool) {
 	s.serveQueue()
 }
 
-// serveQueue gives what came free to those who waited longest. Calls for one
-// pool are alike: when one must wait, so must the rest.
+// serveQueue gives what came free to those who waited longest, callers that have
+// no process of the pool before those that do.
 func (s *server) serveQueue() {
-	var full route
+	if len(s.queue) == 0 {
+		return
+	}
+	has := s.housed()
+	s.serve(func(w *need) bool { return w.pooled && !has[w.house()] }, has)
+	s.serve(func(w *need) bool { return !w.pooled || has[w.house()] }, has)
+}
+
+// serve gives what is free to the waiters that are due. Calls of one caller for one
+// pool are alike: when one must wait, so must the rest.
+func (s *server) serve(due func(*need) bool, has map[house]bool) {
+	full := map[house]bool{}
 	s.queue = slices.DeleteFunc(s.queue, func(q *waiter) bool {
-		if q.need.pooled && q.need.route == full {
+		w := q.need
+		if !due(w) || w.pooled && full[w.house()] {
 			return false
 		}
-		o, err := s.pick(q.need)
+		o, err := s.pick(w)
 		if o == nil && err == nil {
-			if q.need.pooled && !q.need.loyal {
-				full = q.need.route
-			}
+			full[w.house()] = w.pooled && !w.loyal
 			return false
+		}
+		if o != nil {
+			has[w.house()] = true
 		}
 		q.got <- grant{o, err}
 		return true
@@ -186,7 +208,7 @@ func (s *server) pickFixed(w *need) (*owner, error) {
 	case s.apart[o.route] != o || o.use.leaving:
 		return nil, s.gone()
 	case w.exclusive && o.use.parked && o.route.isolation == "":
-		return nil, s.busy("the process of this task is held by a call that waits for its agent's answer")
+		return nil, s.held("the process of this task is held by a call that waits for its agent's answer, until that agent answers or the question times out (elicitation.timeout)")
 	case w.exclusive && o.use.busy:
 		return nil, nil
 	}
@@ -201,103 +223,20 @@ func (s *server) pickOwn(w *need) (*owner, error) {
 		}
 		return s.lend(o, w), nil
 	}
-	if w.route.isolation != "" {
-		if ok, err := s.makeRoom(); !ok {
+	if w.route.isolation != "" || w.route.caller != "" {
+		if ok, err := s.makeRoom(w.caller); !ok {
 			return nil, err
 		}
 	}
 	return s.lend(s.openApart(w.route), w), nil
 }
 
-// makeRoom reports whether there may be one more connection of an agent's own,
-// and ends the one that was idle for longest if there may not.
-func (s *server) makeRoom() (bool, error) {
-	var count, leaving int
-	var idle *owner
-	for _, o := range s.apart {
-		switch {
-		case o.route.isolation == "":
-			continue
-		case o.use.leaving:
-			leaving++
-		case o.use.calls == 0 && (idle == nil || o.use.last.Before(idle.use.last)):
-			idle = o
-		}
-		count++
-	}
-	switch {
-	case count < s.isolated():
-		return true, nil
-	case leaving > 0:
-		return false, nil
-	case idle == nil || time.Since(idle.use.last) < evictAfter:
-		return false, s.busy(fmt.Sprintf("%d agents have connections of their own, which is the most", count))
-	}
-	s.dismiss(idle)
-	return false, nil
-}
-
-// pickPooled takes the agent's last process if that is free, else any that is,
-// else a new one.
-func (s *server) pickPooled(w *need) (*owner, error) {
-	w.loyal = false
-	if o := s.last[w.who]; o != nil && samePool(o.route, w.route) {
-		if o.use.free() && o.suits(w) {
-			return s.lend(o, w), nil
-		}
-		if w.loyal = s.loyal(o, w); w.loyal {
-			return nil, nil
-		}
-	}
-	var free, soiled *owner
-	room, waiting := -1, false
-	r := w.route
-	for r.n = 0; r.n < s.pool(); r.n++ {
-		switch o := s.apart[r]; {
-		case o == nil && room < 0:
-			room = r.n
-		case o == nil || o.use.parked:
-		case !o.use.free():
-			waiting = true
-		case !o.suits(w):
-			if soiled == nil || o.use.last.Before(soiled.use.last) {
-				soiled = o
-			}
-		case free == nil || free.current() == nil:
-			free = o
-		}
-	}
-	switch {
-	case free != nil:
-		return s.lend(free, w), nil
-	case room >= 0:
-		r.n = room
-		return s.lend(s.openApart(r), w), nil
-	case soiled != nil && !waiting:
-		s.dismiss(soiled)
-		waiting = true
-	}
-	if waiting {
-		return nil, nil
-	}
-	return nil, s.busy(fmt.Sprintf("each of its %d processes for calls with questions is held by one that waits for its agent's answer (max_processes)", s.pool()))
-}
-
-// loyal says whether a call waits a moment for the process that its agent used
-// last, whose state it may rely on: that may just be ending a call which the
-// agent gave up. Where an agent calls in parallel, it does not rely on that.
-func (s *server) loyal(o *owner, w *need) bool {
-	return !w.hurried && !s.settings.SupportsParallelToolCalls && !o.use.leaving && !o.use.parked
-}
-
-func samePool(a, b route) bool {
-	a.n, b.n = 0, 0
-	return a == b
-}
-
 // lend counts a call in.
 func (s *server) lend(o *owner, w *need) *owner {
 	o.use.calls++
+	if o.caller.Load() == nil {
+		o.caller.Store(&w.caller)
+	}
 	if w.exclusive {
 		o.use.busy, o.use.who = true, w.who
 	}

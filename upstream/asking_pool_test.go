@@ -106,7 +106,7 @@ func TestPoolIsParked(t *testing.T) {
 		began := time.Now()
 		u := st.begin("s5", "quick")
 		for _, u := range []*turn{waits, u} {
-			if !u.over() || KindOf(u.err) != Busy || time.Since(began) != 0 || !strings.Contains(u.err.Error(), "waits for its agent's answer") {
+			if !u.over() || KindOf(u.err) != Busy || time.Since(began) != 0 || !strings.Contains(u.err.Error(), "wait for their agents' answers") {
 				t.Errorf("got %v, want Busy at once with the reason", u.err)
 			}
 		}
@@ -175,7 +175,8 @@ func TestIsolation(t *testing.T) {
 		{"per_session", Target{Caller: "x"}, Target{Caller: "x"}, true},
 		{"per_caller", Target{Session: "1", Caller: "x"}, Target{Session: "2", Caller: "x"}, true},
 		{"per_caller", Target{Session: "1", Caller: "x"}, Target{Session: "1", Caller: "y"}, false},
-		{"shared", Target{Session: "1", Caller: "x"}, Target{Session: "2", Caller: "y"}, true},
+		{"shared", Target{Session: "1", Caller: "x"}, Target{Session: "2", Caller: "x"}, true},
+		{"shared", Target{Session: "1", Caller: "x"}, Target{Session: "1", Caller: "y"}, false},
 	} {
 		for _, answers := range []policy.Answers{0, policy.AnswerForm} {
 			inBubble(t, func(t *testing.T) {
@@ -184,7 +185,8 @@ func TestIsolation(t *testing.T) {
 				tc.a.Answers, tc.b.Answers = answers, answers
 				a := st.beginCall(tc.a, &Call{Method: "tools/call", Name: "quick"}).in(t)
 				b := st.beginCall(tc.b, &Call{Method: "tools/call", Name: "quick"}).in(t)
-				if (a == b) != tc.same || (a == 0) != (tc.mode == "shared" && answers == 0) {
+				same := tc.same || tc.mode == "shared" && answers == 0
+				if (a == b) != same || (a == 0) != (tc.mode == "shared" && answers == 0) {
 					t.Errorf("%s, answers %d: %+v ran in %d, %+v in %d", tc.mode, answers, tc.a, a, tc.b, b)
 				}
 			})

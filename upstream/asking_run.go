@@ -50,6 +50,9 @@ func (o *owner) depart(stopping bool) {
 	o.srv.mu.Lock()
 	o.use.leaving = true
 	delete(o.srv.apart, o.route)
+	if o.use.again && !stopping {
+		o.srv.openApart(o.route).caller.Store(o.caller.Load())
+	}
 	for who, at := range o.srv.last {
 		if at == o {
 			delete(o.srv.last, who)
@@ -103,9 +106,13 @@ func (o *owner) connectApart(ctx context.Context) (conn, error) {
 	defer cancel()
 	start := time.Now()
 	c, err := o.dial(ctx)
+	if err == nil && o.translates() && sessionless(c) {
+		c.Close()
+		err = &Error{Server: o.srv.name, Op: "initialize", Kind: Protocol, Err: errors.New("no session")}
+	}
 	if err != nil {
 		err = o.explain(ctx, err)
-		if e := o.srv.era.Load(); e != nil && *e == Modern && o.route.mode == Asking && KindOf(err) == Protocol {
+		if o.translates() && KindOf(err) == Protocol {
 			o.srv.oneEra.Store(true)
 			err = &Error{Server: o.srv.name, Op: "connect", Kind: Protocol, Err: fmt.Errorf("%w: %w", errOneEra, err)}
 		}
@@ -120,6 +127,21 @@ func (o *owner) connectApart(ctx context.Context) (conn, error) {
 	o.srv.set.opt.Log.Debug("connection beside the shared one", "server", o.srv.name,
 		"asking", o.route.mode == Asking, "pid", c.Info().PID, "dur", time.Since(start).Round(time.Millisecond))
 	return c, nil
+}
+
+// translates reports whether the server would rather be asked in the newer era,
+// and the connection is there for agents of the older one.
+func (o *owner) translates() bool {
+	e := o.srv.era.Load()
+	return e != nil && *e == Modern && o.route.mode == Asking
+}
+
+// sessionless reports whether a server over HTTP agreed to the older era without
+// opening a session. Those that speak both so, as go-sdk's stateless handler does,
+// answer calls but cannot ask.
+func sessionless(c conn) bool {
+	h, ok := c.(*httpConn)
+	return ok && h.session.Load().id == ""
 }
 
 // settleWait is for servers that do not answer ping.

@@ -20,7 +20,7 @@ func TestIdleEnd(t *testing.T) {
 		st := newStage(t, c, nil)
 		defer st.stop()
 		long, idle := st.begin("s1", "wait"), st.begin("s2", "quick")
-		task := st.beginCall(Target{Session: "s3", Answers: policy.AnswerForm},
+		task := st.beginCall(Target{Session: "s3", Caller: "c", Answers: policy.AnswerForm},
 			&Call{Method: "tools/call", Params: []byte(`{"name":"task","task":{}}`)})
 		if idle.in(t) != 2 || task.in(t) != 2 {
 			t.Fatal("they ran elsewhere")
@@ -44,7 +44,7 @@ func TestVia(t *testing.T) {
 		c := &cast{}
 		st := newStage(t, c, nil)
 		defer st.stop()
-		asks := Target{Session: "s1", Answers: policy.AnswerForm}
+		asks := Target{Session: "s1", Caller: "c", Answers: policy.AnswerForm}
 		follow := func(t Target, method, via string) *turn {
 			return st.beginCall(t, &Call{Method: method, Via: via})
 		}
@@ -117,7 +117,7 @@ func TestCrashApart(t *testing.T) {
 	})
 }
 
-// An HTTP server has one session that all agents share which can be asked, and
+// An HTTP server has one session for all agents of a caller that can be asked, and
 // what it keeps does not end with a connection of ours.
 func TestAskingOverHTTP(t *testing.T) {
 	leaks(t)

@@ -15,7 +15,7 @@ func (o *owner) label(opened int64) string {
 	if o.route.mode == Asking {
 		mode = "a"
 	}
-	sum := sha256.Sum256([]byte(o.route.profile + "\x00" + o.route.isolation))
+	sum := sha256.Sum256([]byte(o.route.profile + "\x00" + o.route.isolation + "\x00" + o.route.caller))
 	via := fmt.Sprintf("%s%d:%x", mode, o.route.n, sum[:6])
 	if o.srv.settings.local() {
 		via += fmt.Sprintf(".%d", opened)
@@ -34,7 +34,7 @@ func (s *server) follow(ctx context.Context, t Target, c *Call) (Response, error
 	}
 	o := s.whose(c.Via)
 	switch {
-	case o == nil:
+	case o == nil, o.route.mode == Asking && !o.of(t.Caller):
 		return Response{}, s.gone()
 	case o == s.plain:
 		if err := s.enter(ctx); err != nil {
@@ -43,7 +43,7 @@ func (s *server) follow(ctx context.Context, t Target, c *Call) (Response, error
 		defer s.leave()
 		return o.doThere(ctx, unasked(c))
 	}
-	w := need{route: o.route, fixed: o, exclusive: o.route.mode == Asking && c.Method == "tasks/result"}
+	w := need{route: o.route, who: agentOf(t), caller: t.Caller, fixed: o, exclusive: o.route.mode == Asking && c.Method == "tasks/result"}
 	return s.doIn(ctx, w, c)
 }
 
@@ -63,6 +63,9 @@ func (s *server) followSession(ctx context.Context, t Target, c *Call) (Response
 	own := route{profile: profileOf(t), isolation: s.isolation(t)}
 	asking := own
 	asking.mode = Asking
+	if own.isolation == "" {
+		asking.caller = t.Caller
+	}
 	d := *c
 	d.Via = ""
 	for _, r := range []route{own, asking} {
@@ -72,7 +75,7 @@ func (s *server) followSession(ctx context.Context, t Target, c *Call) (Response
 		if r == plainRoute {
 			return s.doPlain(ctx, unasked(&d))
 		}
-		return s.doIn(ctx, need{route: r}, &d)
+		return s.doIn(ctx, need{route: r, who: agentOf(t), caller: t.Caller}, &d)
 	}
 	return Response{}, s.gone()
 }

@@ -3,6 +3,8 @@ package upstream
 import (
 	"log/slog"
 	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
 
 // An env is what a connection needs of the Set that owns it. Its zero value is
@@ -19,6 +21,8 @@ type env struct {
 	// offers are the raw capabilities that a legacy handshake declares: what the
 	// agents behind this connection may be asked. If nil, {}.
 	offers []byte
+	// own is true for a connection that one agent has alone.
+	own bool
 	// noise counts lines, events and answers that nobody asked for. It may be nil.
 	noise func(n int)
 	// renewed is called when the server has forgotten the session, and with it what
@@ -38,6 +42,12 @@ func (e *env) logger() *slog.Logger {
 		return slog.New(slog.DiscardHandler)
 	}
 	return e.log
+}
+
+// declares reports whether the handshake declares a client capability.
+func (e *env) declares(capability string) bool {
+	_, ok := wire.Get(e.offers, capability)
+	return ok
 }
 
 func (e *env) notified(method string, params []byte) {

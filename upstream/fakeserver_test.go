@@ -142,6 +142,9 @@ func hello(in io.Reader) {
 	}
 }
 
+// fakeHeard is the last answer to a question.
+var fakeHeard = json.RawMessage("null")
+
 // fakeAnswer answers one message. It returns the exit status, or -1 to go on.
 func fakeAnswer(manner string, m request, first bool) int {
 	result := func(r string) { fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, r) }
@@ -164,6 +167,14 @@ func fakeAnswer(manner string, m request, first bool) int {
 		} else {
 			result(legacyHello)
 		}
+	case "notifications/initialized":
+		if manner == "roots" {
+			fmt.Println(`{"jsonrpc":"2.0","id":0,"method":"roots/list"}`)
+		}
+	case "":
+		fakeHeard = m.Result
+	case "heard":
+		result(string(fakeHeard))
 	case "echo":
 		result(string(m.Params))
 	case "environ":

@@ -57,6 +57,8 @@ type httpConn struct {
 
 	// askers are the calls that answer questions; see http_ask.go.
 	askers askers
+	// told is set when somebody was told that the server asks outside of calls.
+	told atomic.Bool
 	// asides bounds the background work, see http_aside.go, and replies that part
 	// of it which servers wait for.
 	asides  chan struct{}

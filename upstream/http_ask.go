@@ -109,6 +109,9 @@ func (a *askers) of(s *session) (one *exchange, n int) {
 func (a *askers) withdraw(s *session, id []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if s.early.withdraw(id) {
+		return
+	}
 	for x := range a.calls {
 		if x.s == s && x.asks.withdraw(id) {
 			return
@@ -125,9 +128,22 @@ func (x *exchange) begin(ctx context.Context, bound time.Duration) (context.Cont
 	rctx, cancel := x.c.scope(ctx, 0)
 	l := &limit{}
 	x.asks = newQuestions(x.call, l, x.c.env.logger(), x.c.spawn)
+	x.asks.enough = cancel
+	if x.first {
+		x.asks.tell = func(msg []byte) { x.c.deliverNow(x.s, msg) }
+	}
 	l.begin(bound, cancel)
 	x.c.askers.add(x)
 	return rctx, func() { l.stop(); cancel() }
+}
+
+// hearEarly lets the first call answer what the server asks upon its handshake.
+func (x *exchange) hearEarly(ctx context.Context) {
+	for _, h := range x.s.early.take() {
+		x.ask(h.msg)
+	}
+	x.s.early.hear(x.asks, nil, ctx.Done(), nil)
+	x.s.early.pass()
 }
 
 // finish ends what is open about the call.
@@ -144,7 +160,11 @@ func (x *exchange) question(m *wire.Message) {
 	switch {
 	case x.s.era == Modern || x.s.version == "" || len(m.ID) > maxQuestionID:
 		x.noise()
-	case m.Method == "ping" || x.asks == nil:
+	case m.Method == "ping":
+		x.c.decline(x.s, m)
+	case x.asks == nil && x.c.env.declares(capabilityFor(m.Method)):
+		x.c.refuse(x.s, m, wire.CodeMethodNotFound, errNobodyAnswers.Error())
+	case x.asks == nil:
 		x.c.decline(x.s, m)
 	default:
 		x.ask(m)
@@ -166,6 +186,9 @@ func (c *httpConn) asked(s *session, m *wire.Message) {
 		c.decline(s, m)
 		return
 	}
+	if s.early.hold(m, func(m *wire.Message) { c.decline(s, m) }) {
+		return
+	}
 	switch x, n := c.askers.of(s); {
 	case n == 0:
 		c.decline(s, m)
@@ -180,13 +203,13 @@ func (c *httpConn) asked(s *session, m *wire.Message) {
 	}
 }
 
-// decline answers ping, and any other question with "method not found".
+// decline answers ping, and says to any other question that it reaches nobody.
 func (c *httpConn) decline(s *session, m *wire.Message) {
 	if m.Method == "ping" {
 		c.aside(s, wire.AppendResult(nil, m.ID, []byte(`{}`)))
 		return
 	}
-	c.refuse(s, m, wire.CodeMethodNotFound, "method not found")
+	c.refuse(s, m, wire.CodeMethodNotFound, c.env.decline(c.server, m.Method, &c.told))
 }
 
 func (c *httpConn) refuse(s *session, m *wire.Message, code int, text string) {
@@ -197,17 +220,20 @@ func (c *httpConn) refuse(s *session, m *wire.Message, code int, text string) {
 // a call was cancelled. It has places of its own, since asides may be dropped. A
 // server that meanwhile lost the session has no use for it.
 func (c *httpConn) deliver(s *session, msg []byte) {
-	c.background(c.replies, func() {
-		ctx, cancel := context.WithTimeout(c.root(), replyTime)
-		defer cancel()
-		status, err := c.post(ctx, s, msg)
-		switch {
-		case err != nil:
-			c.env.logger().Debug("answer not delivered", "server", c.server, "err", c.netText(err))
-		case status >= http.StatusBadRequest:
-			c.env.logger().Debug("answer refused", "server", c.server, "status", status)
-		}
-	}, func() { c.env.noised(1) })
+	c.background(c.replies, func() { c.deliverNow(s, msg) }, func() { c.env.noised(1) })
+}
+
+// deliverNow returns when the server has taken the message, or did not.
+func (c *httpConn) deliverNow(s *session, msg []byte) {
+	ctx, cancel := context.WithTimeout(c.root(), replyTime)
+	defer cancel()
+	status, err := c.post(ctx, s, msg)
+	switch {
+	case err != nil:
+		c.env.logger().Debug("answer not delivered", "server", c.server, "err", c.netText(err))
+	case status >= http.StatusBadRequest:
+		c.env.logger().Debug("answer refused", "server", c.server, "status", status)
+	}
 }
 
 // spawn runs f in a goroutine that Close waits for, unless it was called.

@@ -221,7 +221,7 @@ func TestHTTPQuestionOnStandingStream(t *testing.T) {
 		calls int
 		want  string
 	}{
-		{0, `{"code":-32601,"message":"method not found"}`},
+		{0, `{"code":-32601,"message":"nobody is asked outside of a call on a connection that agents share; isolation: per_session helps"}`},
 		{1, `{"to":"fake roots/list","params":{}}`},
 		{2, several},
 	} {

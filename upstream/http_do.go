@@ -36,6 +36,14 @@ func (c *httpConn) once(ctx context.Context, call *Call, s *session) (Response, 
 		return Response{}, c.fail(call.Method, TooLarge, err)
 	}
 	x := exchange{c: c, call: call, s: s}
+	if call.Ask != nil && s.early != nil {
+		x.first = s.early.claim(ctx.Done())
+		if x.first {
+			defer s.early.pass()
+		} else if err := ctx.Err(); err != nil {
+			return Response{}, x.fail(kindOfEnd(err), fmt.Errorf("no answer in time: %w", err))
+		}
+	}
 	resp, err := x.run(ctx, c.settings.callTimeout(call))
 	s.proof.add(err, time.Now())
 	return resp, err
@@ -64,8 +72,11 @@ type exchange struct {
 	body io.ReadCloser
 	// asks are the server's questions about the call; nil when it answers none.
 	asks *openQuestions
-	// resumes counts how often the reply's stream was opened again.
-	resumes int
+	// first is true for the first call of the session that can be asked about.
+	first bool
+	// resumes counts how often the reply's stream was opened again, and waits how
+	// often while a question was open.
+	resumes, waits int
 	// open is set while the reply's stream may go on behind the answer.
 	open bool
 }
@@ -73,6 +84,9 @@ type exchange struct {
 func (x *exchange) run(ctx context.Context, limit time.Duration) (Response, error) {
 	rctx, cancel := x.begin(ctx, limit)
 	defer x.finish()
+	if x.first {
+		x.hearEarly(rctx)
+	}
 	box := scratch.Get().(*[]byte)
 	body := x.request((*box)[:0])
 	defer x.recycle(box, body)
@@ -145,6 +159,9 @@ func (x *exchange) lost(ctx, rctx context.Context, limit time.Duration, err erro
 		return x.fail(kindOfEnd(ctx.Err()), fmt.Errorf("no answer in time: %w", ctx.Err()))
 	case x.c.root().Err() != nil:
 		return x.fail(Closed, errClosed)
+	case x.asks.excessive():
+		x.abandon("too many questions")
+		return x.fail(Protocol, errTooMany)
 	case rctx.Err() != nil:
 		x.abandon("timeout")
 		return x.fail(Timeout, fmt.Errorf("no answer within %s", limit))

@@ -159,7 +159,23 @@ func (c *httpConn) openSession(ctx context.Context, x *exchange) (Info, *session
 		return in, nil, x.fail(Protocol, fmt.Errorf("gave a session id that is not visible ASCII of up to %d bytes", maxSessionID))
 	}
 	s := c.newSession(Legacy, in.Version, id)
-	return in, s, c.initialized(ctx, s)
+	return in, s, c.greet(ctx, s)
+}
+
+// greet ends the handshake. Where the server may ask at once, its stream for that
+// is there before: questions that find none are lost.
+func (c *httpConn) greet(ctx context.Context, s *session) error {
+	s.early = newEarly(&c.env)
+	s.early.begin()
+	if s.early != nil {
+		c.startListening(s)
+		c.awaitListening(ctx, s)
+	}
+	err := c.initialized(ctx, s)
+	if err != nil {
+		c.stopListening(s)
+	}
+	return err
 }
 
 func (c *httpConn) initialized(ctx context.Context, s *session) error {

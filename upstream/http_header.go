@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -68,6 +69,10 @@ type session struct {
 	// listening is closed after the first attempt to open that stream; nil when
 	// there is none.
 	listening chan struct{}
+	// deaf is set when that stream is not to be had.
+	deaf atomic.Bool
+	// early is nil when nothing is asked upon the handshake.
+	early *early
 
 	mu   sync.RWMutex
 	made map[target]http.Header

@@ -19,11 +19,11 @@ const (
 
 // listen keeps the stream on which a legacy server says what belongs to no call,
 // above all that a list changed. What becomes of it never touches calls.
-func (c *httpConn) listen(ctx context.Context, s *session) {
+func (c *httpConn) listen(ctx context.Context, s *session, first chan<- struct{}) {
 	defer c.work.Done()
-	l := listener{c: c, s: s}
+	l := listener{c: c, s: s, first: first}
 	pause, since := listenPause, time.Now()
-	for c.session.Load() == s {
+	for ctx.Err() == nil {
 		start := time.Now()
 		if l.opened && start.Sub(since) > listenGap {
 			c.listsMayDiffer()
@@ -43,16 +43,20 @@ func (c *httpConn) listen(ctx context.Context, s *session) {
 	}
 }
 
-// startListening listens for a session, unless the connection is closed.
+// startListening listens for a session, unless the connection is closed or it does
+// so already. A server may have refused that before the handshake was over.
 func (c *httpConn) startListening(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closed && s.era == Legacy {
+	if !c.closed && s.era == Legacy && (s.quiet == nil || s.deaf.Swap(false)) {
+		if s.quiet != nil {
+			s.quiet()
+		}
 		var ctx context.Context
 		ctx, s.quiet = context.WithCancel(c.root())
 		s.listening = make(chan struct{})
 		c.work.Add(1)
-		go c.listen(ctx, s)
+		go c.listen(ctx, s, s.listening)
 	}
 }
 
@@ -93,11 +97,12 @@ func (c *httpConn) listsMayDiffer() {
 type listener struct {
 	c      *httpConn
 	s      *session
-	tried  bool          // at least once
-	opened bool          // at least once
-	lastID []byte        // of the last event that had one
-	retry  time.Duration // what its events said last,
-	after  time.Duration // and what a refusal did
+	first  chan<- struct{} // closed after the first attempt
+	tried  bool            // at least once
+	opened bool            // at least once
+	lastID []byte          // of the last event that had one
+	retry  time.Duration   // what its events said last,
+	after  time.Duration   // and what a refusal did
 }
 
 // once opens the stream and reads it to its end.
@@ -106,9 +111,12 @@ func (l *listener) once(ctx context.Context) error {
 	defer cancel()
 	l.after = 0
 	s, err := l.c.openStream(ctx, l.s, l.lastID)
+	if errors.Is(err, errNotOffered) {
+		l.s.deaf.Store(true)
+	}
 	if !l.tried {
 		l.tried = true
-		close(l.s.listening)
+		close(l.first)
 	}
 	if err != nil {
 		l.after = min(s.after, listenMost)

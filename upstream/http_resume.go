@@ -13,6 +13,8 @@ import (
 // Numbers of a call whose stream ended before its answer.
 const (
 	maxResumes    = 100              // per call, not counting those while a question is open
+	quickWaits    = 100              // those while one is, at the pace that the server names
+	maxWaits      = 3600             // and in all; the others come a second apart
 	maxLostInARow = 5                // attempts that led to no stream
 	firstResume   = time.Second      // when the server named no time
 	longestResume = 30 * time.Second // before an attempt
@@ -29,11 +31,14 @@ func (x *exchange) resume(ctx context.Context, r *eventReader) bool {
 	}
 	_ = x.body.Close()
 	var after time.Duration
-	for lost := 0; lost < maxLostInARow && x.resumes < maxResumes; lost++ {
+	for lost := 0; lost < maxLostInARow && x.resumes < maxResumes && x.waits < maxWaits; lost++ {
+		pause := resumePause(r.retry, after, lost)
 		if x.asks.open() == 0 {
 			x.resumes++
+		} else if x.waits++; x.waits > quickWaits {
+			pause = max(pause, firstResume)
 		}
-		if !sleep(ctx, nil, resumePause(r.retry, after, lost)) {
+		if !sleep(ctx, nil, pause) {
 			return false
 		}
 		s, err := x.c.openStream(ctx, x.s, r.lastID)

@@ -101,7 +101,7 @@ func TestHTTPServerRequests(t *testing.T) {
 				a := <-answers
 				got[string(a.ID)] = string(a.Error) + string(a.Result)
 			}
-			if got["7"] != `{}` || got[`"a b"`] != `{"code":-32601,"message":"method not found"}` {
+			if got["7"] != `{}` || got[`"a b"`] != `{"code":-32601,"message":"this client did not declare sampling"}` {
 				t.Errorf("answers: got %v", got)
 			}
 		}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ type owner struct {
 	attempt chan struct{} // closed when the attempt under way, or the next, ends
 	lastErr error
 	quiet   time.Time // until then calls do not wake the server
+
+	caller atomic.Pointer[string] // whose it is; nil before its first call, and for discovery's
 
 	use  use    // of an owner beside discovery's
 	told *asked // on its connection; nil without one that is subscribed
@@ -145,10 +148,10 @@ func (o *owner) dial(ctx context.Context) (conn, error) {
 	}
 	scrub := r.scrub
 	o.scrub.Store(&scrub)
-	o.key.Store(&Key{Server: o.srv.name, Identity: r.Identity(), Isolation: o.route.isolation, Mode: o.route.mode})
+	o.key.Store(&Key{Server: o.srv.name, Identity: r.Identity(), Isolation: cmp.Or(o.route.isolation, o.route.caller), Mode: o.route.mode})
 	e := env{
 		log: set.opt.Log, clientName: set.opt.ClientName, clientVersion: set.opt.ClientVersion,
-		guard: set.guard, gate: set.gate, settled: o.srv.recheck,
+		guard: set.guard, gate: set.gate, settled: o.srv.recheck, own: o.route.isolation != "",
 		notify:  func(method string, params []byte) { o.srv.notified(o, method, params) },
 		noise:   func(n int) { o.srv.noise.Add(int64(n)) },
 		renewed: o.forgotten,

@@ -13,6 +13,7 @@ import (
 
 const (
 	openPerCall   = 16      // questions of one call that may be open at once
+	mostQuestions = 1000    // of one call in all
 	largestAsk    = 1 << 20 // bytes of a question's parameters
 	longestAskID  = 1 << 10 // bytes of a question's id, which its answer repeats
 	cancelledNote = "notifications/cancelled"
@@ -27,10 +28,22 @@ type openQuestions struct {
 	spawn func(f func())
 	// log gets what must not happen. It must be set.
 	log *slog.Logger
+	// enough ends the call, since the server asked too often. It must not block,
+	// and may be called again. It must be set.
+	enough func()
+	// tell, if set, is used in place of a question's reply when the answer took its
+	// time, and returns when the server has it, or as good as that.
+	tell func(msg []byte)
+	// news says that busy has changed.
+	news chan struct{}
 
 	mu    sync.Mutex
 	table map[string]*question // by raw id
+	asked int                  // questions in all
+	busy  int                  // questions that are not answered yet
 	over  bool
+
+	tooMany bool
 }
 
 // A question is one that is open.
@@ -47,7 +60,7 @@ func newQuestions(call *Call, l *limit, log *slog.Logger, spawn func(func())) *o
 	if call.Ask == nil {
 		return nil
 	}
-	return &openQuestions{limit: l, log: log, spawn: spawn}
+	return &openQuestions{limit: l, log: log, spawn: spawn, news: make(chan struct{}, 1)}
 }
 
 // whichTask is the answer to a question about a task that nobody waits for.
@@ -92,6 +105,9 @@ func (q *openQuestions) start(call *Call, server string, m *wire.Message, reply 
 	case err != nil:
 		cancel()
 		reply(wire.AppendError(nil, m.ID, wire.CodeInternal, err.Error(), nil))
+		if err == errTooMany {
+			q.enough()
+		}
 	case fresh:
 		q.spawn(func() { q.answer(ctx, o) })
 	default:
@@ -121,7 +137,12 @@ func (q *openQuestions) admit(o *question) (fresh bool, err error) {
 		return false, errCallOver
 	case open:
 		return false, nil
-	case len(q.table) >= openPerCall:
+	case q.asked >= mostQuestions:
+		q.tooMany = true
+		return false, errTooMany
+	}
+	q.asked++
+	if len(q.table) >= openPerCall {
 		return false, fmt.Errorf("%d questions about one call are open already", openPerCall)
 	}
 	if q.table == nil {
@@ -131,22 +152,28 @@ func (q *openQuestions) admit(o *question) (fresh bool, err error) {
 		q.limit.rest()
 	}
 	q.table[string(o.id)] = o
+	q.changed(1)
 	return true, nil
 }
 
 // answer waits for the agent and tells the server what it said.
 func (q *openQuestions) answer(ctx context.Context, o *question) {
+	defer q.answered()
 	defer o.cancel()
 	result, fault := q.ask(ctx, o)
+	reply := o.reply
+	if q.tell != nil {
+		reply = q.tell
+	}
 	withdrawn, over := q.close(o)
 	switch {
 	case withdrawn: // the protocol wants no answer then
 	case over:
-		o.reply(wire.AppendError(nil, o.id, wire.CodeInternal, errCallOver.Error(), nil))
+		reply(wire.AppendError(nil, o.id, wire.CodeInternal, errCallOver.Error(), nil))
 	case fault != nil:
-		o.reply(wire.AppendError(nil, o.id, fault.Code, fault.Message, fault.Data))
+		reply(wire.AppendError(nil, o.id, fault.Code, fault.Message, fault.Data))
 	default:
-		o.reply(wire.AppendResult(nil, o.id, result))
+		reply(wire.AppendResult(nil, o.id, result))
 	}
 }
 
@@ -214,6 +241,38 @@ func (q *openQuestions) end() {
 	for _, o := range q.table {
 		o.cancel()
 	}
+}
+
+// changed counts a question in or out. The lock is held.
+func (q *openQuestions) changed(n int) {
+	q.busy += n
+	select {
+	case q.news <- struct{}{}:
+	default:
+	}
+}
+
+func (q *openQuestions) answered() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.changed(-1)
+}
+
+// quiet reports whether all that was asked is answered.
+func (q *openQuestions) quiet() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.busy == 0
+}
+
+// excessive reports whether the server asked too often.
+func (q *openQuestions) excessive() bool {
+	if q == nil {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.tooMany
 }
 
 // open counts the questions that wait.

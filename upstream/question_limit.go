@@ -2,16 +2,28 @@ package upstream
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
 
-// leastLeft is what a call has at least after a question was answered: an answer
-// that came in the last moment would be in vain otherwise.
-const leastLeft = time.Second
+// What a server gains by its questions. Together they keep it from holding a call
+// for ever: what is refused at once, and what nobody thought about, counts for
+// nothing, and what counts is bounded.
+const (
+	// leastAsked is how long a question is open at least that somebody was really
+	// asked: what is over sooner was refused by policy, and the clock went on.
+	leastAsked = 50 * time.Millisecond
+	// leastLeft is what a call has at least after a question that was open for
+	// longer than this: an answer in the last moment would be in vain otherwise.
+	leastLeft = time.Second
+	// mostRest is what all questions about one call add to its time-out at most.
+	mostRest = time.Hour
+)
 
 var (
 	errCallOver      = errors.New("the call that the question is about is over")
+	errTooMany       = fmt.Errorf("more than %d questions about one call", mostQuestions)
 	errNobodyAnswers = errors.New("nobody answers questions about this call")
 )
 
@@ -23,7 +35,8 @@ type limit struct {
 
 	mu    sync.Mutex
 	until time.Time
-	left  time.Duration // while it rests
+	since time.Time     // when it began to rest; zero while it runs
+	added time.Duration // of mostRest
 	over  bool
 }
 
@@ -49,28 +62,47 @@ func (l *limit) expired() <-chan time.Time {
 	return l.timer.C
 }
 
-// rest halts the clock until goOn.
+// rest halts the clock until goOn, or until all that it may rest is used up.
 func (l *limit) rest() {
 	if l == nil || l.timer == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.timer.Stop()
-	l.left = max(time.Until(l.until), leastLeft)
+	now := time.Now()
+	if left := l.until.Sub(now); left > 0 && !l.over {
+		l.since = now
+		l.timer.Reset(left + mostRest - l.added)
+	}
 }
 
+// goOn adds the rest that counts to the clock.
 func (l *limit) goOn() {
 	if l == nil || l.timer == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over {
+	if l.over || l.since.IsZero() {
 		return
 	}
-	l.until = time.Now().Add(l.left)
-	l.timer.Reset(l.left)
+	now := time.Now()
+	more := min(worth(now.Sub(l.since), l.until.Sub(l.since)), mostRest-l.added)
+	l.since = time.Time{}
+	l.added += more
+	l.until = l.until.Add(more)
+	l.timer.Reset(l.until.Sub(now))
+}
+
+// worth is what a rest adds to a clock that had left when it began.
+func worth(rested, left time.Duration) time.Duration {
+	switch {
+	case rested < leastAsked:
+		return 0
+	case rested > leastLeft:
+		return rested + max(0, leastLeft-left)
+	}
+	return rested
 }
 
 // stop ends the clock for good.

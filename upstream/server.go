@@ -19,8 +19,11 @@ const slotWait = 30 * time.Second
 // resolved; the identity completes it to a Key.
 type route struct {
 	profile, isolation string
-	mode               Mode
-	n                  int // tells the processes of one pool apart, from zero on
+	// caller is whose connection it is; empty for one that callers share and for
+	// the processes of a pool, which are given to a caller later.
+	caller string
+	mode   Mode
+	n      int // tells the processes of one pool apart, from zero on
 }
 
 // plainRoute is that of discovery, whose owner Run starts by itself.
@@ -52,6 +55,7 @@ type server struct {
 	apart map[route]*owner  // every owner but plain
 	last  map[string]*owner // of a pool: who was where
 	queue []*waiter         // calls that wait for one of apart
+	seen  callers           // who came lately for one of apart
 }
 
 func newServer(set *Set, spec Server) *server {
@@ -148,11 +152,14 @@ func (s *server) notified(o *owner, method string, params []byte) {
 	switch method {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
 		s.plain.askRelist()
-		if o.lists() {
+		switch {
+		case o.lists():
 			o.askRelist()
+		case o.route.caller != "":
+			s.lookAsking()
 		}
 	}
 	if f := s.set.opt.OnNotify; f != nil {
-		f(Origin{Server: s.name, Isolation: o.route.isolation}, method, params)
+		f(Origin{Server: s.name, Isolation: o.apartFor()}, method, params)
 	}
 }

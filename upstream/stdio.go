@@ -43,7 +43,7 @@ func startStdio(ctx context.Context, r *Resolved, e env, hint *Era) (*lineConn, 
 	e.logger().Debug("process started", "server", r.Server, "pid", p.pid, "command", r.Command)
 	c := &lineConn{
 		server: r.Server, settings: r.Settings, e: e, scrub: r.scrub,
-		io: pipeIO{p.stdout, p.stdin}, stop: p.stop,
+		io: pipeIO{p.stdout, p.stdin}, stop: p.stop, early: newEarly(&e),
 		why: func(error) error { return p.reason() },
 	}
 	c.info.PID = p.pid

@@ -45,7 +45,7 @@ type lineConn struct {
 	modern atomic.Bool
 
 	writing chan struct{} // holds one item while somebody writes
-	outbox  chan []byte   // lines that may wait, for send
+	outbox  chan posted   // lines that may wait, for send
 	loops   sync.WaitGroup
 
 	mu      sync.Mutex
@@ -58,6 +58,8 @@ type lineConn struct {
 	once sync.Once
 	err  error // why; set before dead is closed
 
+	early *early       // nil when nothing is asked upon the handshake, as by code of our own
+	told  atomic.Bool  // somebody was told that the server asks outside of calls
 	shown atomic.Int32 // noise lines that were logged
 }
 
@@ -86,7 +88,7 @@ type note struct {
 // start begins to read and write. The connection must be closed.
 func (c *lineConn) start() {
 	c.writing = make(chan struct{}, 1)
-	c.outbox = make(chan []byte, 64)
+	c.outbox = make(chan posted, 64)
 	c.pending = make(map[int64]*pending)
 	c.dead = make(chan struct{})
 	c.loops.Go(c.receive)
@@ -126,12 +128,25 @@ func (c *lineConn) fail(err error) {
 func (c *lineConn) Do(ctx context.Context, call *Call) (Response, error) {
 	w := c.waitFor(ctx, call)
 	defer w.limit.stop()
+	if call.Ask != nil && c.early != nil {
+		w.first = c.early.claim(ctx.Done())
+		if w.first {
+			defer c.early.pass()
+		} else if err := ctx.Err(); err != nil {
+			return Response{}, c.failed(w, call, 0, false, err)
+		}
+	}
 	p, err := c.register(call, w)
 	if err != nil {
 		return Response{}, err
 	}
 	defer p.asks.end() // last: a question finds no call that was forgotten
 	defer c.forget(p.id)
+	if w.first {
+		if err := c.hearEarly(w, p); err != nil {
+			return Response{}, c.failed(w, call, p.id, false, err)
+		}
+	}
 	buf := takeBuffer()
 	*buf = appendRequest(*buf, p.id, call, c.meta)
 	sent, err := c.write(w, buf)
@@ -146,6 +161,10 @@ func (c *lineConn) register(call *Call, w *wait) (*pending, error) {
 	p := &pending{answer: make(chan answer, 1)}
 	if call.Ask != nil {
 		p.call, p.asks = call, newQuestions(call, &w.limit, c.e.logger(), c.loops.Go)
+		p.asks.enough = func() { c.enough(call, p.id) }
+		if w.first {
+			p.asks.tell = c.postNow
+		}
 	}
 	if call.Notify != nil {
 		p.notes = make(chan note, waitingNotes)
@@ -228,6 +247,7 @@ type wait struct {
 	ctx     context.Context
 	limit   limit
 	expired <-chan time.Time // nil when there is no limit
+	first   bool             // of the calls that can be asked about
 }
 
 func (c *lineConn) waitFor(ctx context.Context, call *Call) *wait {

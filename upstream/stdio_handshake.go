@@ -217,6 +217,7 @@ func (c *lineConn) adoptLegacy(ctx context.Context, a answer) error {
 			Err: fmt.Errorf("the server chose protocol version %s, which this program does not speak", clip(c.scrub(plain(string(raw)))))}
 	}
 	c.adopt(info)
+	c.early.begin()
 	buf := takeBuffer()
 	*buf = wire.AppendNotification(*buf, "notifications/initialized", nil)
 	_, err := c.write(&wait{ctx: ctx}, buf)

@@ -17,6 +17,9 @@ func (c *lineConn) asked(m *wire.Message) {
 		c.post(wire.AppendResult(nil, m.ID, []byte("{}")))
 		return
 	}
+	if c.early.hold(m, c.decline) {
+		return
+	}
 	p, several := c.answerer()
 	switch {
 	case several:
@@ -24,9 +27,37 @@ func (c *lineConn) asked(m *wire.Message) {
 	case p != nil && ofAnotherTask(m.Params, p.call):
 		c.post(wire.AppendError(nil, m.ID, wire.CodeInternal, whichTask, nil))
 	case p == nil || c.modern.Load(): // a modern server asks in its answer
-		c.post(wire.AppendError(nil, m.ID, wire.CodeMethodNotFound, nothingHere, nil))
+		c.decline(m)
 	default:
 		p.asks.start(p.call, c.server, m, c.post)
+	}
+}
+
+func (c *lineConn) decline(m *wire.Message) {
+	c.post(wire.AppendError(nil, m.ID, wire.CodeMethodNotFound, c.e.decline(c.server, m.Method, &c.told), nil))
+}
+
+// hearEarly lets the first call answer what the server asks upon its handshake.
+func (c *lineConn) hearEarly(w *wait, p *pending) error {
+	for _, h := range c.early.take() {
+		p.asks.start(p.call, c.server, h.msg, c.post)
+	}
+	expired := c.early.hear(p.asks, w.expired, w.ctx.Done(), c.dead)
+	c.early.pass()
+	switch err := w.ctx.Err(); {
+	case expired:
+		return errExpired
+	case err != nil:
+		return err
+	}
+	return c.Err()
+}
+
+// enough ends a call that the server asked about too often.
+func (c *lineConn) enough(call *Call, id int64) {
+	if p := c.take(id); p != nil {
+		p.answer <- answer{err: &Error{Server: c.server, Kind: Protocol, Err: errTooMany}}
+		c.cancel(call, id, true, "too many questions")
 	}
 }
 
@@ -50,6 +81,9 @@ func (c *lineConn) answerer() (found *pending, several bool) {
 // withdrawn ends a question that the server no longer wants answered.
 func (c *lineConn) withdrawn(id []byte) {
 	if id == nil {
+		return
+	}
+	if c.early.withdraw(id) {
 		return
 	}
 	c.mu.Lock()

@@ -142,7 +142,7 @@ func untilWithdrawn(begun, ended chan<- string) func(context.Context, Question) 
 
 // Nobody answers for another call, and over stdio a question names none.
 func TestStdioWhoIsAsked(t *testing.T) {
-	const declined = `"q" {"code":-32601,"message":"this client offers no such method"}`
+	const declined = `"q" {"code":-32601,"message":"this client did not declare elicitation"}`
 	for _, tt := range []struct {
 		name  string
 		with  func(lineScript) Builtin

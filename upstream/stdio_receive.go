@@ -5,15 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
 
 const (
-	shownNoise  = 3    // noise lines that are logged
-	onOneLine   = 16   // messages that one line may hold
-	longestID   = 1024 // bytes of an id of the server's own
-	nothingHere = "this client offers no such method"
+	shownNoise = 3    // noise lines that are logged
+	onOneLine  = 16   // messages that one line may hold
+	longestID  = 1024 // bytes of an id of the server's own
 )
 
 // receive reads until the server is gone, then clears up.
@@ -44,16 +44,20 @@ func (c *lineConn) line(t *text) {
 	if len(b) == 0 {
 		return
 	}
-	if parts, _ := wire.Batch(b); len(parts) > 0 {
+	if parts, _ := wire.Batch(b); len(parts) > 0 && likeMessages(b, parts) {
 		for _, part := range parts {
 			if !c.message(part) && !c.unreadable(part) {
-				c.junk(part)
+				c.odd(part)
 			}
 		}
 		return
 	}
 	// What the end cut off says less about a call than how the server ended.
 	if b[0] == '{' && (c.message(b) || c.several(b) || !t.cut && c.unreadable(b)) {
+		return
+	}
+	if likeMessage(b) {
+		c.odd(b)
 		return
 	}
 	c.junk(b)
@@ -100,7 +104,7 @@ func (c *lineConn) several(b []byte) bool {
 	}
 	for _, part := range parts {
 		if !c.message(part) && !c.unreadable(part) {
-			c.junk(part)
+			c.odd(part)
 		}
 	}
 	return true
@@ -191,6 +195,41 @@ func (c *lineConn) junk(b []byte) {
 	}
 	line := clip(cleanLine(b, c.scrub))
 	c.e.logger().Warn("line on standard output is not a message", "server", c.server, "line", line)
+}
+
+// odd counts what looks like a message and is of no use as one. What it holds may
+// be an agent's or a user's, and is not logged.
+func (c *lineConn) odd(b []byte) {
+	c.e.noised(1)
+	if c.shown.Add(1) > shownNoise {
+		return
+	}
+	_, err := wire.ParseServer(b, wire.Limits{})
+	if err == nil {
+		err = errNoMessage
+	}
+	c.e.logger().Warn("message on standard output is of no use", "server", c.server,
+		"bytes", len(b), "err", clip(cleanLine([]byte(err.Error()), c.scrub)))
+}
+
+// errNoMessage is about JSON that may well be a log line.
+var errNoMessage = errors.New("JSON, but no JSON-RPC message")
+
+// likeMessage reports whether a line begins as JSON does that a server could mean
+// for us. Log lines may begin with a bracket too: [info], [2026-01-02].
+func likeMessage(b []byte) bool {
+	if b[0] != '[' {
+		return b[0] == '{'
+	}
+	if b = bytes.TrimLeft(b[1:], " \t\r"); len(b) == 0 {
+		return true
+	}
+	return bytes.IndexByte([]byte(`{["]`), b[0]) >= 0
+}
+
+// likeMessages reports whether a line in brackets is what it looks like.
+func likeMessages(b []byte, parts [][]byte) bool {
+	return likeMessage(b) || slices.ContainsFunc(parts, func(p []byte) bool { return len(p) > 0 && p[0] == '{' })
 }
 
 var errClosedOutput = errors.New("the server closed its output")

@@ -139,9 +139,30 @@ func (c *lineConn) broken(err error) error {
 // not read, and the line is dropped.
 func (c *lineConn) post(b []byte) {
 	select {
-	case c.outbox <- b:
+	case c.outbox <- posted{line: b}:
 	default:
 		c.e.noised(1)
+	}
+}
+
+// A posted is a line that waits to be written.
+type posted struct {
+	line []byte
+	done chan struct{} // closed after it was; nil when nobody waits for that
+}
+
+// postNow queues a line and waits until it is written, or never will be.
+func (c *lineConn) postNow(b []byte) {
+	done := make(chan struct{})
+	select {
+	case c.outbox <- posted{b, done}:
+	default:
+		c.e.noised(1)
+		return
+	}
+	select {
+	case <-done:
+	case <-c.dead:
 	}
 }
 
@@ -149,8 +170,11 @@ func (c *lineConn) post(b []byte) {
 func (c *lineConn) send() {
 	for {
 		select {
-		case b := <-c.outbox:
-			c.write(&wait{ctx: context.Background()}, &b)
+		case p := <-c.outbox:
+			c.write(&wait{ctx: context.Background()}, &p.line)
+			if p.done != nil {
+				close(p.done)
+			}
 		case <-c.dead:
 			return
 		}

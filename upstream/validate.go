@@ -177,15 +177,14 @@ func (c *check) numbers() {
 	if r := c.s.RelistInterval; r > 0 && r < minInterval {
 		c.bad(fmt.Sprintf("must be at least %v", minInterval), "relist_interval")
 	}
-	c.within("max_concurrency", c.s.MaxConcurrency, 0, maxConcurrency)
-	c.within("max_processes", c.s.MaxProcesses, 0, maxProcesses)
-	if c.s.MaxMessageBytes != 0 {
-		c.within("max_message_bytes", c.s.MaxMessageBytes, minMessageBytes, maxMessageBytes)
-	}
+	c.within("max_concurrency", c.s.MaxConcurrency, 1, maxConcurrency)
+	c.within("max_processes", c.s.MaxProcesses, 1, maxProcesses)
+	c.within("max_message_bytes", c.s.MaxMessageBytes, minMessageBytes, maxMessageBytes)
 }
 
+// within checks a number whose zero is that nobody set it.
 func (c *check) within(key string, n, low, high int) {
-	if n < low || n > high {
+	if n != 0 && (n < low || n > high) {
 		c.bad(fmt.Sprintf("must be from %d to %d", low, high), key)
 	}
 }

@@ -38,18 +38,30 @@ func (c *check) sampling() {
 	if s.Timeout < 0 {
 		c.bad("must not be negative", "sampling", "timeout")
 	}
-	if s.LogLevel != "" && !slices.Contains([]string{"debug", "info", "warning"}, s.LogLevel) {
+	if s.LogLevel != "" && !slices.Contains([]string{"debug", "info", "warning", "warn"}, s.LogLevel) {
 		c.bad("unknown value, use one of debug, info, warning", "sampling", "log_level")
 	}
 	c.endpoint()
 	c.models()
 }
 
-// models advises where the settings of models contradict each other.
+// models advises where the settings of models contradict each other, or mean
+// something else than they seem to.
 func (c *check) models() {
 	s := &c.s.Sampling
+	if s.AllowedModels != nil && len(s.AllowedModels) == 0 && on(s.Enabled) {
+		c.advise("an empty list allows every model: leave the key out, or write enabled: false", "sampling", "allowed_models")
+	}
+	if s.Endpoint.URL != "" && on(s.Enabled) && s.Model == "" && s.Endpoint.Model == "" && len(s.AllowedModels) == 0 {
+		c.advise("no model is named here, so only requests that hint at one are answered", "sampling", "endpoint")
+	}
 	if len(s.AllowedModels) == 0 {
 		return
+	}
+	for i, m := range s.AllowedModels {
+		if strings.ContainsAny(m, "*?") {
+			c.advise("names are compared as they are: * and ? stand for themselves", "sampling", "allowed_models", fmt.Sprint(i))
+		}
 	}
 	for _, m := range []struct {
 		val  string
@@ -60,6 +72,8 @@ func (c *check) models() {
 		}
 	}
 }
+
+func on(b *bool) bool { return b == nil || *b }
 
 // endpoint checks where a model is to be asked. Its URL is never quoted.
 func (c *check) endpoint() {
@@ -87,6 +101,8 @@ func (c *check) endpoint() {
 		c.bad("invalid URL: no host", path("url")...)
 	case u.User != nil:
 		c.bad("holds a user name or password: put the key into key_file", path("url")...)
+	case strings.Contains(e.URL, "#"):
+		c.bad("holds a fragment (#), which is never sent", path("url")...)
 	case strings.EqualFold(u.Scheme, "http") && !here(u.Hostname()):
 		c.advise("is not encrypted: what servers ask, and the key, can be read on the way", path("url")...)
 	}
@@ -96,6 +112,18 @@ func (c *check) endpoint() {
 func here(host string) bool {
 	ip := net.ParseIP(host)
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// DefaultProcesses is what max_processes is where nobody says so; zero for servers
+// that are no processes.
+func (s *Settings) DefaultProcesses() int {
+	switch {
+	case s.Command == "" || !s.local():
+		return 0
+	case s.Isolation == "" || s.Isolation == "shared":
+		return poolMost
+	}
+	return isolatedMost
 }
 
 // elicitation checks what a server may ask of a user.

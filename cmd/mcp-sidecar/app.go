@@ -152,7 +152,7 @@ func newViews(cfg *config.Config, log *slog.Logger) (*views, error) {
 	v := &views{
 		keeper: new(proxy.Keeper), policies: map[string]serverPolicy{},
 		cleaner: &policy.Cleaner{Off: !cfg.Cleaning}, log: log,
-		snaps: map[string]*aggregate.Snapshot{}, dirty: map[string]bool{}, kick: make(chan struct{}, 1), faults: map[string]bool{},
+		snaps: map[string]*aggregate.Snapshot{}, asking: map[string]*aggregate.Snapshot{}, dirty: map[string]bool{}, kick: make(chan struct{}, 1), faults: map[string]bool{},
 		pageBytes: cfg.Limits.PageBytes, utilities: true,
 	}
 	p := cfg.Profile()
@@ -210,5 +210,13 @@ func newLogger(w io.Writer, l config.Log) *slog.Logger {
 // settle waits until every server's first attempt ended, at most d.
 func (a *app) settle(ctx context.Context, d time.Duration) {
 	a.set.AwaitFirst(ctx, d, a.set.Names()...)
+	a.views.rebuild()
+}
+
+// settleAsking waits until it is known what servers show to agents that can answer
+// questions, at most d. That may take a process more of each server.
+func (a *app) settleAsking(ctx context.Context, d time.Duration) {
+	a.set.Expect(defaultProfile)
+	a.set.AwaitAsking(ctx, d, a.set.Names()...)
 	a.views.rebuild()
 }

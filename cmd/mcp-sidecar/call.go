@@ -27,6 +27,9 @@ sees, prints its text, and stops them again. JSON is the object of arguments;
 
   mcp-sidecar call mcp_filesystem_read_text_file '{"path":"/tmp/a.txt"}'
 
+call is an agent that answers no questions of servers, so that tools which a server
+shows only to agents that do are not there. An endpoint for sampling answers it.
+
 With --json the whole result is printed. Exit code 3 says that the tool itself
 reported an error.`,
 		Args: argsBetween(1, 2),
@@ -39,7 +42,7 @@ reported an error.`,
 			if err != nil {
 				return err
 			}
-			return p.probe(cmd.Context(), cfg, func(ctx context.Context, a *app) error {
+			return p.probe(cmd.Context(), cfg, "warn", func(ctx context.Context, a *app) error {
 				return p.call(ctx, a, args[0], arguments, asJSON)
 			})
 		},
@@ -81,6 +84,9 @@ func (p *program) arguments(args []string) ([]byte, error) {
 // call sends one request through the same front that agents reach.
 func (p *program) call(ctx context.Context, a *app, tool string, arguments []byte, asJSON bool) error {
 	a.await(ctx, tool)
+	if !a.views.has(tool) {
+		a.settleAsking(ctx, askingWait)
+	}
 	params := wire.AppendQuote([]byte(`{"name":`), tool)
 	params = append(append(append(params, `,"arguments":`...), arguments...), '}')
 	answer, err := ask(ctx, a, "tools/call", params)
@@ -89,7 +95,7 @@ func (p *program) call(ctx context.Context, a *app, tool string, arguments []byt
 	}
 	if answer.Err != nil {
 		p.absent(a, "")
-		return &hinted{fmt.Errorf("call %s: %s", tool, wireErrorText(answer.Err)), "mcp-sidecar tools lists what there is"}
+		return &hinted{fmt.Errorf("call %s: %s", tool, wireErrorText(answer.Err)), a.hint(tool)}
 	}
 	isError, _ := wire.Get(answer.Result, "isError")
 	if asJSON {
@@ -101,6 +107,16 @@ func (p *program) call(ctx context.Context, a *app, tool string, arguments []byt
 		return &codeError{exitTool, nil}
 	}
 	return nil
+}
+
+// hint says why a call failed, as far as that is known.
+func (a *app) hint(tool string) string {
+	for _, t := range a.views.more("") {
+		if t.name == tool {
+			return fmt.Sprintf("server %s shows this tool only to agents that can answer questions, which call is not", t.server)
+		}
+	}
+	return "mcp-sidecar tools lists what there is"
 }
 
 // await waits until the tool is there, or every server had its first chance.
@@ -115,12 +131,10 @@ func (a *app) await(ctx context.Context, tool string) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if snap, ok := a.views.of(""); ok {
-			if _, ok := snap.Tool(tool); ok {
-				cancel()
-				<-done
-				return
-			}
+		if a.views.has(tool) {
+			cancel()
+			<-done
+			return
 		}
 		select {
 		case <-tick.C:

@@ -18,7 +18,8 @@ func (p *program) checkCmd() *cobra.Command {
 		Short: "Check the configuration and print what is in force",
 		Long: `check does all that serve does up to the first effect: it reads the files, the
 environment and the flags, resolves references, and prints every value in force
-with where it comes from. Secrets are not printed. Nothing is started or dialled.
+with where it comes from; what a server may ask is under its sampling, elicitation
+and roots. Secrets are not printed. Nothing is started or dialled.
 
   mcp-sidecar check
   mcp-sidecar check --config ~/.hermes/config.yaml --json
@@ -67,7 +68,7 @@ func (p *program) checkServers(cfg *config.Config) error {
 	bad := false
 	for i := range cfg.Servers {
 		s := &cfg.Servers[i]
-		if s.Settings.Enabled != nil && !*s.Settings.Enabled {
+		if off(s.Settings.Enabled) {
 			continue
 		}
 		err := s.Err

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-sidecar/mcp-sidecar/config"
+	"github.com/mcp-sidecar/mcp-sidecar/sampling"
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 )
 
@@ -69,10 +71,31 @@ func (p *program) load(cmd *cobra.Command, f *configFlags, given []config.Server
 
 // warn prints what the configuration deserves a word about.
 func (p *program) warn(cfg *config.Config) {
-	for _, w := range cfg.Warnings {
+	for _, w := range append(slices.Clone(cfg.Warnings), keyFiles(cfg)...) {
 		fmt.Fprintf(p.stderr, "warning: %v\n", w)
 	}
 }
+
+// keyFiles looks at the key files of chat endpoints, so that what is wrong with one
+// is known before a server asks for the first time.
+func keyFiles(cfg *config.Config) (out []config.Fault) {
+	for i := range cfg.Servers {
+		s := &cfg.Servers[i]
+		if e := &s.Settings.Sampling.Endpoint; off(s.Settings.Enabled) || off(s.Settings.Sampling.Enabled) || e.URL == "" || e.KeyFile == "" {
+			continue
+		}
+		e, err := upstream.ResolveEndpoint(s.Settings.Sampling.Endpoint, cfg.Vars(s.Name, defaultProfile))
+		if err != nil {
+			continue // the server does not start, and says why
+		}
+		if msg := sampling.KeyFault(e.KeyFile); msg != "" {
+			out = append(out, s.Place(fmt.Sprintf("%q: %s", e.KeyFile, msg), "sampling", "endpoint", "key_file"))
+		}
+	}
+	return out
+}
+
+func off(b *bool) bool { return b != nil && !*b }
 
 func (p *program) home() string {
 	if h := lookup(p.env, "HOME"); h != "" {

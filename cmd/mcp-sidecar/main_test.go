@@ -29,8 +29,17 @@ func TestMain(m *testing.M) {
 			p := &program{args: os.Args[1:], env: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 			os.Exit(p.run(ctx))
 		},
+		"shy-server": func() { shy(context.Background(), stdio{os.Stdin, os.Stdout}) },
 	})
 }
+
+// stdio is what a server speaks on.
+type stdio struct {
+	io.Reader
+	io.Writer
+}
+
+func (stdio) Close() error { return nil }
 
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{

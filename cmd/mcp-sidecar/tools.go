@@ -16,8 +16,11 @@ import (
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 )
 
-// probeWait bounds how long tools and call wait for servers.
-const probeWait = 60 * time.Second
+// Bounds of how long tools and call wait for servers.
+const (
+	probeWait  = 60 * time.Second
+	askingWait = 20 * time.Second // for what agents see that can answer questions
+)
 
 func (p *program) toolsCmd() *cobra.Command {
 	var f configFlags
@@ -28,7 +31,8 @@ func (p *program) toolsCmd() *cobra.Command {
 		Short: "List what an agent would see",
 		Long: `tools starts the configured servers, lists the tools under the names that an agent
 would see, and stops them again. What is withheld, and servers that fail, are
-named on standard error.
+named on standard error. Tools that a server shows only to agents that can answer
+questions are marked; --json leaves them out and names them on standard error.
 
   mcp-sidecar tools --config mcp-sidecar.yaml
   mcp-sidecar tools --server github --json
@@ -44,8 +48,9 @@ that some server did not answer.`,
 			if err := only(cfg, view); err != nil {
 				return err
 			}
-			return p.probe(cmd.Context(), cfg, func(ctx context.Context, a *app) error {
+			return p.probe(cmd.Context(), cfg, "error", func(ctx context.Context, a *app) error {
 				a.settle(ctx, probeWait)
+				a.settleAsking(ctx, askingWait)
 				return p.tools(a, view, asJSON)
 			})
 		},
@@ -72,10 +77,11 @@ func only(cfg *config.Config, server string) error {
 	return usage(fmt.Errorf("no server %q, there are: %s", server, strings.Join(names, ", ")))
 }
 
-// probe runs the sidecar without a listener around f.
-func (p *program) probe(ctx context.Context, cfg *config.Config, f func(context.Context, *app) error) error {
+// probe runs the sidecar without a listener around f. It logs less than usual,
+// because what matters is said with the result.
+func (p *program) probe(ctx context.Context, cfg *config.Config, level string, f func(context.Context, *app) error) error {
 	if cfg.Log.Level == "" || cfg.Log.Level == "info" {
-		cfg.Log.Level = "error" // what matters is said with the result
+		cfg.Log.Level = level
 	}
 	a, err := p.assemble(cfg)
 	if err != nil {
@@ -100,10 +106,16 @@ func (p *program) tools(a *app, server string, asJSON bool) error {
 		if err := p.printJSON(snap); err != nil {
 			return err
 		}
+		for _, t := range a.views.more(server) {
+			fmt.Fprintf(p.stderr, "left out: %s %s\n", t.name, forAsked)
+		}
 	} else {
 		w := tabwriter.NewWriter(p.stdout, 0, 4, 2, ' ', 0)
 		for route, text := range snap.Tools() {
 			fmt.Fprintf(w, "%s\t%s\t%s\n", route.Exposed, route.Server, firstLine(text))
+		}
+		for _, t := range a.views.more(server) {
+			fmt.Fprintf(w, "%s\t%s\t%s %s\n", t.name, t.server, forAsked, firstLine(t.text))
 		}
 		w.Flush()
 	}
@@ -114,6 +126,9 @@ func (p *program) tools(a *app, server string, asJSON bool) error {
 	}
 	return p.absent(a, server)
 }
+
+// forAsked marks tools that other agents do not see.
+const forAsked = "(for agents that can answer questions)"
 
 // absent names the servers that are not there.
 func (p *program) absent(a *app, only string) error {

@@ -41,6 +41,7 @@ type views struct {
 
 	mu     sync.Mutex
 	snaps  map[string]*aggregate.Snapshot // by server; "" is the view over all
+	asking map[string]*aggregate.Snapshot // the same for agents that can answer, where it differs
 	dirty  map[string]bool
 	kick   chan struct{}
 	faults map[string]bool // already logged
@@ -108,12 +109,14 @@ func (v *views) publish(server string, view aggregate.View, names ...string) {
 	view.Sources, _ = v.sources(false, names)
 	snap := aggregate.Build(view, &v.fragments)
 	var asking proxy.Snapshot // an interface that is nil when it is the same
+	var more *aggregate.Snapshot
 	if view.Sources, other = v.sources(true, names); other {
-		asking = aggregate.Build(view, &v.fragments)
+		more = aggregate.Build(view, &v.fragments)
+		asking = more
 	}
 	v.keeper.Update(defaultProfile, server, snap, asking)
 	v.mu.Lock()
-	v.snaps[server] = snap
+	v.snaps[server], v.asking[server] = snap, more
 	v.mu.Unlock()
 	if server == "" {
 		v.report(snap.Faults())
@@ -128,6 +131,35 @@ func (v *views) of(server string) (*aggregate.Snapshot, bool) {
 	s, ok := v.snaps[server]
 	return s, ok
 }
+
+// has reports whether the view over all has a tool.
+func (v *views) has(tool string) bool {
+	snap, ok := v.of("")
+	if ok {
+		_, ok = snap.Tool(tool)
+	}
+	return ok
+}
+
+// more lists the tools that only agents see that can answer questions, as far as
+// that is known.
+func (v *views) more(server string) (out []tool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	snap, asking := v.snaps[server], v.asking[server]
+	if snap == nil || asking == nil {
+		return nil
+	}
+	for route, text := range asking.Tools() {
+		if _, both := snap.Tool(route.Exposed); !both {
+			out = append(out, tool{route.Exposed, route.Server, text})
+		}
+	}
+	return out
+}
+
+// A tool is one line of a list for people.
+type tool struct{ name, server, text string }
 
 // report logs each fault once.
 func (v *views) report(faults []aggregate.Fault) {

@@ -3,9 +3,12 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,22 +18,32 @@ import (
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
 
-// shy lists a second tool to clients that declare to answer questions.
+// shy lists a second tool to clients that declare to answer questions, and asks a
+// model when it is called.
 func shy(_ context.Context, rw io.ReadWriteCloser) error {
-	tools := `{"name":"plain"}`
+	tools, call := `{"name":"plain","inputSchema":{"type":"object"}}`, json.RawMessage(nil)
 	for in := bufio.NewScanner(rw); in.Scan(); {
 		m, err := wire.ParseServer(in.Bytes(), wire.Limits{})
 		if err != nil || m.ID == nil {
 			continue
 		}
-		result := `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}`
-		if m.Method == "initialize" && strings.Contains(string(m.Params), "sampling") {
-			tools += `,{"name":"asks"}`
-		}
-		if m.Method == "tools/list" {
+		id, result := m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"shy","version":"1"}}`
+		switch {
+		case m.Kind() == wire.Response:
+			id, result = call, `{"content":[{"type":"text","text":`+strconv.Quote("heard: "+string(m.Err))+`}]}`
+		case m.Method == "initialize" && strings.Contains(string(m.Params), "sampling"):
+			tools += `,{"name":"asks","inputSchema":{"type":"object"}}`
+		case m.Method == "tools/list":
 			result = `{"tools":[` + tools + `]}`
+		case m.Method == "tools/call":
+			call = slices.Clone(m.ID)
+			const ask = `{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"text","text":"hi"}}],"maxTokens":5}}` + "\n"
+			if _, err := io.WriteString(rw, ask); err != nil {
+				return nil
+			}
+			continue
 		}
-		if _, err := rw.Write(append(wire.AppendResult(nil, m.ID, []byte(result)), '\n')); err != nil {
+		if _, err := rw.Write(append(wire.AppendResult(nil, id, []byte(result)), '\n')); err != nil {
 			return nil
 		}
 	}

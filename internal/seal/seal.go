@@ -14,6 +14,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // KeySize is the size of a key in bytes.
@@ -113,7 +114,7 @@ func (s *Sealer) Open(kind byte, bound []byte, token string) ([]byte, error) {
 // OpenUpTo is Open for tokens of up to max bytes, where what is sealed is not
 // ours alone.
 func (s *Sealer) OpenUpTo(max int, kind byte, bound []byte, token string) ([]byte, error) {
-	if len(token) > max {
+	if len(token) > max || strings.ContainsAny(token, "\r\n") { // which base64 skips
 		return nil, ErrMalformed
 	}
 	buf, err := base64.RawURLEncoding.Strict().DecodeString(token)

@@ -46,6 +46,17 @@ func TestLongTokens(t *testing.T) {
 	}
 }
 
+// Tokens have one spelling: none that base64 would read alike.
+func TestSpellings(t *testing.T) {
+	s := newSealer(t, 1, "a")
+	tok := s.Seal('c', nil, []byte("xy"))
+	for _, other := range []string{tok + "\n", tok + "\r\n", "\n" + tok, tok[:9] + "\r" + tok[9:], tok + "=", tok + " "} {
+		if _, err := s.Open('c', nil, other); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%q: got %v, want %v", other, err, ErrMalformed)
+		}
+	}
+}
+
 func TestTokensDiffer(t *testing.T) {
 	s := newSealer(t, 1, "a")
 	a, b := s.Seal('c', nil, []byte("x")), s.Seal('c', nil, []byte("x"))

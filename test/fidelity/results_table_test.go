@@ -61,10 +61,11 @@ var crossings = []crossing{
 	},
 	{name: "error with a code of its own and data", sent: `"error":{"code":-31999,"message":"quota: 5 of 5","data":{"retry":1.50,"ids":[9007199254740993]}}`},
 	{
-		// 2026-07-28 has no such code; the URLs stay.
+		// 2026-07-28 has no such code, but one for a capability that is missing; the URLs
+		// stay.
 		name:   "error that asks to open a URL",
 		sent:   `"error":{"code":-32042,"message":"sign in first","data":{"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://e.example/in?x=1","message":"Sign in"}]}}`,
-		modern: `"error":{"code":-32603,"message":"sign in first","data":{"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://e.example/in?x=1","message":"Sign in"}]}}`,
+		modern: `"error":{"code":-32021,"message":"sign in first","data":{"requiredCapabilities":{"elicitation":{"url":{}}},"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://e.example/in?x=1","message":"Sign in"}]}}`,
 	},
 	{
 		// 2026-07-28 keeps -32020 to -32099 for itself: from us they would speak of our hop.
