@@ -26,7 +26,7 @@ type subscriptions struct {
 	kick  chan struct{}            // of who keeps them on a connection; nil without one
 	lost  bool                     // the server has forgotten what it was asked
 	// followers are woken besides: connections of processes of their own.
-	followers map[chan struct{}]bool
+	followers map[chan struct{}]*asked
 }
 
 // A subscription is to one resource.
@@ -63,6 +63,7 @@ func (s *Set) Subscribe(ctx context.Context, server, uri string) error {
 		srv.subs.release(uri, w)
 		return err
 	}
+	srv.subs.everywhere(ctx, uri)
 	return nil
 }
 

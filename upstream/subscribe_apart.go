@@ -2,7 +2,11 @@ package upstream
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // firstPass bounds how long a process of its own is told what to tell of before
@@ -32,7 +36,7 @@ func (o *owner) mirror(ctx context.Context, c conn) *asked {
 // keep follows what is wanted until the connection or ctx ends.
 func (a *asked) keep(ctx context.Context, done chan<- struct{}) {
 	defer close(done)
-	kick, leave := a.o.srv.subs.follow()
+	kick, leave := a.o.srv.subs.follow(a)
 	defer leave()
 	for {
 		a.pass(ctx)
@@ -57,16 +61,45 @@ func (a *asked) keepMirror(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
+// everywhere subscribes to a resource in every process of its own, so that what
+// an agent does there next is told. What keeps silent is passed over.
+func (s *subscriptions) everywhere(ctx context.Context, uri string) {
+	s.mu.Lock()
+	all := slices.Collect(maps.Values(s.followers))
+	s.mu.Unlock()
+	if len(all) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, firstPass)
+	defer cancel()
+	var g errgroup.Group
+	g.SetLimit(subscribeAtOnce)
+	for _, a := range all {
+		g.Go(func() error { a.ensure(ctx, uri); return nil })
+	}
+	g.Wait()
+}
+
+// ensure subscribes unless that was done.
+func (a *asked) ensure(ctx context.Context, uri string) {
+	a.mu.Lock()
+	done := a.uris[uri]
+	a.mu.Unlock()
+	if !done {
+		a.subscribe(ctx, uri)
+	}
+}
+
 // follow returns a channel that holds a token after each change of what is
 // wanted.
-func (s *subscriptions) follow() (kick <-chan struct{}, leave func()) {
+func (s *subscriptions) follow(a *asked) (kick <-chan struct{}, leave func()) {
 	c := make(chan struct{}, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.followers == nil {
-		s.followers = map[chan struct{}]bool{}
+		s.followers = map[chan struct{}]*asked{}
 	}
-	s.followers[c] = true
+	s.followers[c] = a
 	return c, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -69,6 +69,8 @@ func (a *asked) pass(ctx context.Context) {
 // plan compares what is wanted with what was asked for.
 func (a *asked) plan() (add, drop []string) {
 	list := a.o.srv.subs.list()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	wanted := make(map[string]bool, len(list))
 	for _, uri := range list {
 		wanted[uri] = true

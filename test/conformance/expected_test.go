@@ -3,16 +3,20 @@ package conformance
 import (
 	"bufio"
 	_ "embed"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 )
 
-// expected says of each scored scenario what we hold: one line each,
+// expected says of each scenario what we hold: one line each,
 //
 //	REVISION SCENARIO pass
+//	REVISION SCENARIO pass unscored [http]
 //	REVISION SCENARIO next REASON
+//
+// The suite runs some scenarios without scoring them; http means that they are
+// about what only servers over HTTP have.
 //
 //go:embed expected.txt
 var expected string
@@ -22,6 +26,10 @@ type verdict struct {
 	scenario string
 	// next is why the scenario is not held yet; empty when it must pass.
 	next string
+	// unscored scenarios are held too, but are not counted.
+	unscored bool
+	// httpOnly ones are not held with the server as a child process.
+	httpOnly bool
 }
 
 func verdicts(revision string) ([]verdict, error) {
@@ -31,32 +39,53 @@ func verdicts(revision string) ([]verdict, error) {
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		f := strings.Fields(line)
-		if len(f) < 3 || f[2] != "pass" && (f[2] != "next" || len(f) == 3) {
-			return nil, fmt.Errorf("expected.txt: %q", line)
+		v, of, err := verdictOf(strings.Fields(line))
+		if err != nil {
+			return nil, fmt.Errorf("expected.txt: %q: %w", line, err)
 		}
-		if f[0] == revision {
-			out = append(out, verdict{f[1], strings.Join(f[3:], " ")})
+		if of == revision {
+			out = append(out, v)
 		}
 	}
 	return out, nil
 }
 
+func verdictOf(f []string) (v verdict, revision string, err error) {
+	if len(f) < 3 {
+		return v, "", errors.New("want a revision, a scenario and a word")
+	}
+	v.scenario = f[1]
+	switch rest := strings.Join(f[3:], " "); {
+	case f[2] == "next" && rest != "":
+		v.next = rest
+	case f[2] == "pass" && rest == "":
+	case f[2] == "pass" && rest == "unscored":
+		v.unscored = true
+	case f[2] == "pass" && rest == "unscored http":
+		v.unscored, v.httpOnly = true, true
+	default:
+		return v, "", errors.New("want pass, pass unscored, pass unscored http, or next and a reason")
+	}
+	return v, f[0], nil
+}
+
 // TestExpectedList holds that the list is whole: the number of scored scenarios
 // of each revision is frozen, and none is listed twice.
 func TestExpectedList(t *testing.T) {
-	for revision, want := range map[string]int{"2025-11-25": 30, "2026-07-28": 37} {
+	for revision, want := range map[string]struct{ scored, unscored int }{"2025-11-25": {30, 3}, "2026-07-28": {37, 3}} {
 		vs, err := verdicts(revision)
 		if err != nil {
 			t.Fatal(err)
 		}
-		names := make([]string, len(vs))
-		for i, v := range vs {
-			names[i] = v.scenario
+		names, scored := map[string]bool{}, 0
+		for _, v := range vs {
+			names[v.scenario] = true
+			if !v.unscored {
+				scored++
+			}
 		}
-		slices.Sort(names)
-		if n := len(slices.Compact(names)); n != want || len(vs) != want {
-			t.Errorf("%s: %d lines, %d scenarios, want %d", revision, len(vs), n, want)
+		if scored != want.scored || len(vs)-scored != want.unscored || len(names) != len(vs) {
+			t.Errorf("%s: %d scored and %d unscored lines, %d scenarios, want %d and %d", revision, scored, len(vs)-scored, len(names), want.scored, want.unscored)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package servers
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -15,7 +16,12 @@ import (
 	"github.com/mcp-sidecar/mcp-sidecar/internal/mcptest"
 )
 
-func TestMain(m *testing.M) { os.Exit(mcptest.Run(m)) }
+// TestMain runs many servers at once: their tests wait more than they work.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "8")
+	os.Exit(mcptest.Run(m))
+}
 
 func jsonOf(v any) string {
 	b, _ := json.Marshal(v)
