@@ -161,7 +161,8 @@ func unannotated(schema []byte) ([]byte, error) {
 			if !ok {
 				return nil
 			}
-			// Blank for now: whoever walks on must find valid JSON.
+			// White space in its place: the walk goes on over this object, which must
+			// stay valid JSON. The bytes leave at the end.
 			gone = append(gone, s[from:to])
 			for i := range s[from:to] {
 				s[from+i] = ' '

@@ -155,7 +155,7 @@ func FuzzParamHeaders(f *testing.F) {
 	f.Fuzz(func(t *testing.T, schema []byte) {
 		schema = bytes.TrimSpace(schema)
 		if _, err := wire.Valid(schema, wire.Limits{Depth: maxDepth}); err != nil || wire.Kindof(schema) != '{' {
-			t.Skip()
+			return // no schema
 		}
 		list, err := paramHeaders(schema)
 		seen := map[string]bool{}

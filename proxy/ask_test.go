@@ -161,11 +161,8 @@ func (a pipeAgent) converse(answer func(method, params string) string) string {
 
 func (a pipeAgent) leave() {
 	a.in.Close()
-	for err := range a.done {
-		if err != nil {
-			a.t.Error(err)
-		}
-		return
+	if err := <-a.done; err != nil {
+		a.t.Error(err)
 	}
 }
 

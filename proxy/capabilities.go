@@ -73,6 +73,3 @@ func (x *exchange) declared(version string) capabilities {
 
 // snapshot is what the agent of x sees.
 func (x *exchange) snapshot() Snapshot { return x.view.of(x.caps().answers != 0) }
-
-// snapshot is what the agent of the session sees.
-func (s *session) snapshot() Snapshot { return s.view.of(s.caps.answers != 0) }

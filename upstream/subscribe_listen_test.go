@@ -444,7 +444,7 @@ func TestListenSDK(t *testing.T) {
 	opt := Options{OnNotify: d.notify, Builtins: map[string]Builtin{"fake": b}}
 	set := newOneSet(t, &Settings{Builtin: "fake"}, opt)
 	if era := set.byName["fake"].known().Era; era != Modern {
-		t.Skip("the SDK speaks no modern era over lines")
+		t.Fatalf("the server speaks era %v, want the modern one", era)
 	}
 	for _, uri := range []string{"x://a", "x://b"} {
 		if err := set.Subscribe(t.Context(), "fake", uri); err != nil {

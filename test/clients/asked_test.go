@@ -46,7 +46,7 @@ func asked(t *testing.T, script, client string, how ...string) {
 		{`{"name":"mcp_everything_trigger_sampling_request","arguments":{"prompt":"hi"}}`, "context: hi", "said by the client"},
 		{`{"name":"mcp_everything_trigger_elicitation_request","arguments":{}}`, "[everything] Please provide", "- Name: Ada"},
 		{`{"name":"mcp_everything_trigger_url_elicitation","arguments":{"url":"https://example.com/x"}}`, "[everything] Please open the link", "User completed"},
-		{`{"name":"mcp_everything_get_roots_list","arguments":{}}`, "", "file:///work/client"},
+		{`{"name":"mcp_everything_get_roots_list","arguments":{}}`, "", "file:///home/ada/client"},
 	}
 	var calls []string
 	for _, e := range exchanges {

@@ -20,7 +20,7 @@ const (
 
 	saidForm   = `{"action":"accept","content":{"n":1.50}}`
 	saidSample = `{"role":"assistant","content":{"type":"text","text":"said"},"model":"m"}`
-	saidRoots  = `{"roots":[{"uri":"file:///work","name":"w"}]}`
+	saidRoots  = `{"roots":[{"uri":"file:///home/ada","name":"w"}]}`
 )
 
 // answers says the same thing to each kind of question.

@@ -111,7 +111,7 @@ func sample(t *testing.T, p *pair) {
 	p.says(t, "sample", `{"n":7}`, `{"role":"assistant","content":{"type":"text","text":"said"},"model":"m","stopReason":"endTurn"}`)
 }
 
-const rootsAnswer = `{"roots":[{"uri":"file:///work","name":"w"}]}`
+const rootsAnswer = `{"roots":[{"uri":"file:///home/ada","name":"w"}]}`
 
 func roots(t *testing.T, p *pair) { p.says(t, "roots", `{}`, rootsAnswer) }
 

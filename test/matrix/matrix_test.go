@@ -71,7 +71,7 @@ func answers(method string, params []byte) string {
 	case "sampling/createMessage":
 		return `"result":{"role":"assistant","content":{"type":"text","text":"said"},"model":"m","stopReason":"endTurn"}`
 	case "roots/list":
-		return `"result":{"roots":[{"uri":"file:///work","name":"w"}]}`
+		return `"result":{"roots":[{"uri":"file:///home/ada","name":"w"}]}`
 	}
 	return `"error":{"code":-32601,"message":"no such question"}`
 }

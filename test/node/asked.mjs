@@ -16,7 +16,7 @@ client.setRequestHandler(kinds.sampling, ({ params }) => {
   asked.push(params.messages[0].content.text);
   return { role: 'assistant', model: 'm', content: { type: 'text', text: 'said by the client' }, stopReason: 'endTurn' };
 });
-client.setRequestHandler(kinds.roots, () => ({ roots: [{ uri: 'file:///work/client', name: 'w' }] }));
+client.setRequestHandler(kinds.roots, () => ({ roots: [{ uri: 'file:///home/ada/client', name: 'w' }] }));
 await client.connect(transport);
 const { tools } = await client.listTools();
 const answers = [];

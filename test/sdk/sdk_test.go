@@ -82,7 +82,7 @@ func connect(t *testing.T, version string, tools bool, transport mcp.Transport) 
 		}
 	}
 	c := mcp.NewClient(&mcp.Implementation{Name: "sdk", Version: "1"}, opts)
-	c.AddRoots(&mcp.Root{URI: "file:///work/" + version, Name: "w"})
+	c.AddRoots(&mcp.Root{URI: "file:///home/ada/" + version, Name: "w"})
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cs, err := c.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
@@ -206,7 +206,7 @@ func everything(t *testing.T, server, prefix string, dial func(tools bool) *agen
 		}
 		dial(true).says(t, "sample-tools", "use of look said in "+a.version)
 	})
-	t.Run("roots", func(t *testing.T) { a.says(t, "roots", "file:///work/"+a.version) })
+	t.Run("roots", func(t *testing.T) { a.says(t, "roots", "file:///home/ada/"+a.version) })
 	t.Run("progress", func(t *testing.T) {
 		a.call(t, "steps", mcp.Meta{"progressToken": "mine"})
 		for i := range 3 {

@@ -63,7 +63,7 @@ func linkFirst(t *testing.T, _ *mcptest.Sidecar, server string, p *party) {
 // tellsRoots: the server asks once for each connection and remembers. Those who
 // share one see what the first of them said; a session of one's own knows no other.
 func tellsRoots(t *testing.T, _ *mcptest.Sidecar, server string, p *party) {
-	want := "file:///work/"
+	want := "file:///home/ada/"
 	if strings.HasSuffix(server, "per_session") && p.Version != mcptest.Modern {
 		want += p.name
 	}

@@ -110,7 +110,7 @@ func (p *party) answer(method string, params []byte) string {
 	case "sampling/createMessage":
 		return `"result":{"role":"assistant","content":{"type":"text","text":"said by ` + p.name + `"},"model":"m","stopReason":"endTurn"}`
 	case "roots/list":
-		return `"result":{"roots":[{"uri":"file:///work/` + p.name + `","name":"w"}]}`
+		return `"result":{"roots":[{"uri":"file:///home/ada/` + p.name + `","name":"w"}]}`
 	}
 	return `"error":{"code":-32601,"message":"no such question"}`
 }
