@@ -100,6 +100,34 @@ func TestZeroCallersRefuseButUnix(t *testing.T) {
 	}
 }
 
+func TestSeveral(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		open   bool
+		tokens []string
+		more   int
+		want   bool
+	}{
+		{"nobody", false, nil, 0, false},
+		{"one token", false, []string{"a"}, 0, false},
+		{"the same token twice", false, []string{"a", "a"}, 0, false},
+		{"two tokens", false, []string{"a", "b"}, 0, true},
+		{"a token and standard input", false, []string{"a"}, 1, true},
+		{"standard input alone", false, nil, 1, false},
+		{"a Unix socket and standard input", false, nil, 2, true},
+		{"without tokens", true, nil, 0, false},
+		{"without tokens, and a Unix socket", true, nil, 1, true},
+	} {
+		c := &Callers{Open: tt.open}
+		if tt.tokens != nil {
+			c.Accept(tt.tokens)
+		}
+		if got := c.Several(tt.more); got != tt.want {
+			t.Errorf("%s: got %v", tt.name, got)
+		}
+	}
+}
+
 func TestLoadOrCreateToken(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	path, token, created, err := LoadOrCreateToken(dir)

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -75,13 +76,28 @@ type accepted struct {
 
 // Accept replaces the accepted bearer tokens. It may be called at any time.
 func (c *Callers) Accept(tokens []string) {
-	list := make([]accepted, len(tokens))
-	for i, t := range tokens {
+	list := make([]accepted, 0, len(tokens))
+	for _, t := range tokens {
 		sum := sha256.Sum256([]byte(t))
 		name := sha256.Sum256(append([]byte("caller "), sum[:]...))
-		list[i] = accepted{sum, Caller{ID: "token-" + hex.EncodeToString(name[:4]), Kind: "token"}}
+		a := accepted{sum, Caller{ID: "token-" + hex.EncodeToString(name[:4]), Kind: "token"}}
+		if !slices.Contains(list, a) {
+			list = append(list, a)
+		}
 	}
 	c.tokens.Store(&list)
+}
+
+// Several reports whether more than one caller can come, beside over TCP in more
+// ways, each of which is one caller.
+func (c *Callers) Several(more int) bool {
+	n := more
+	if list := c.tokens.Load(); c.Open {
+		n++
+	} else if list != nil {
+		n += len(*list)
+	}
+	return n > 1
 }
 
 // Identify returns the caller of r, or a *Refusal. It does not touch the body.

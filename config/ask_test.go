@@ -67,14 +67,13 @@ mcp_servers:
 func TestQuestionsAdvice(t *testing.T) {
 	c := load(t, "c.yaml", `
 mcp_servers:
-  a: {command: x, sampling: {model: m, allowed_models: [n], endpoint: {url: "http://e.example/v1", model: o}}}
+  a: {command: x, sampling: {allowed_models: [n], endpoint: {url: "http://e.example/v1", model: o}}}
   b: {command: x, sampling: {model: n, allowed_models: [n], endpoint: {url: "http://[::1]/v1", model: n}}}
   c: {command: x, sampling: {enabled: true}, elicitation: {enabled: true}, roots: {enabled: true}}
 `)
 	want := []string{
-		"c.yaml:3:37: mcp_servers.a.sampling.model: is not in allowed_models, so it is never asked for",
-		"c.yaml:3:77: mcp_servers.a.sampling.endpoint.url: is not encrypted: what servers ask, and the key, can be read on the way",
-		"c.yaml:3:107: mcp_servers.a.sampling.endpoint.model: is not in allowed_models, so it is never asked for",
+		"c.yaml:3:67: mcp_servers.a.sampling.endpoint.url: is not encrypted: what servers ask, and the key, can be read on the way",
+		"c.yaml:3:97: mcp_servers.a.sampling.endpoint.model: is not in allowed_models, so it is never asked for",
 	}
 	if diff := cmp.Diff(want, warnings(c)); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
@@ -100,7 +99,7 @@ func TestForeignQuestions(t *testing.T) {
 	want := []string{
 		"config.yaml:4:32: mcp_servers.a.sampling.max_tokens_cap: must be a whole number, not a string, ignored",
 		"config.yaml:4:47: mcp_servers.a.sampling.timeout: must not be negative, ignored",
-		"config.yaml:4:60: mcp_servers.a.sampling.max_rpm: must be at least 1, ignored",
+		"config.yaml:4:60: mcp_servers.a.sampling.max_rpm: must be at least 1, or enabled: false for none, ignored",
 		"config.yaml:4:80: mcp_servers.a.sampling.max_tool_rounds: must not be negative, ignored",
 		"config.yaml:4:95: mcp_servers.a.sampling.log_level: unknown value, use one of debug, info, warning, ignored",
 		"config.yaml:4:138: mcp_servers.a.sampling.endpoint.url: invalid URL: the scheme must be https or http, ignored",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcp-sidecar/mcp-sidecar/auth"
+	"github.com/mcp-sidecar/mcp-sidecar/egress"
 	"github.com/mcp-sidecar/mcp-sidecar/proxy"
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 )
@@ -43,7 +44,9 @@ type Config struct {
 	InsecureNoAuth bool
 	// Cleaning is whether texts from servers are cleaned for the model.
 	Cleaning bool
-	Limits   proxy.Limits
+	// Egress says how connections to servers leave; its references are not resolved.
+	Egress egress.Settings
+	Limits proxy.Limits
 	// StateDir is where tokens and the like are kept. If empty, none is known.
 	StateDir string
 	Log      Log
@@ -108,6 +111,7 @@ type document struct {
 	Profiles      map[string]proxy.Profile `yaml:"profiles"`
 	Auth          auth.Settings            `yaml:"auth"`
 	Policy        Policy                   `yaml:"policy"`
+	Egress        egress.Settings          `yaml:"egress"`
 	Limits        proxy.Limits             `yaml:"limits"`
 	StateDir      string                   `yaml:"state_dir"`
 	Log           Log                      `yaml:"log"`
@@ -193,6 +197,11 @@ func (c *Config) find(files []*file, name string) (string, bool) {
 	}
 	v := c.env[name]
 	return v, v != ""
+}
+
+// ProxyVars gives the references of the egress block their values.
+func (c *Config) ProxyVars() upstream.Vars {
+	return upstream.Vars{Lookup: c.Lookup(DefaultProfile), Home: c.home}
 }
 
 // Vars gives a server's references their values.

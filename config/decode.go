@@ -87,7 +87,7 @@ func (d *decoder) fill(n, at *node, v reflect.Value, option string, path []strin
 	case reflect.Bool:
 		b, msg := boolish(n)
 		v.SetBool(b)
-		return msg
+		return cmp.Or(msg, d.count(n))
 	case reflect.Int:
 		i, msg := integer(n)
 		v.SetInt(int64(i))
@@ -112,7 +112,11 @@ func (d *decoder) structInto(n *node, v reflect.Value, option string, path []str
 	if option == "tools" {
 		n = asTools(n)
 	}
-	if n.kind != mapping {
+	switch {
+	case n.kind == mapping:
+	case len(path) == 3 && guards(path):
+		return fmt.Sprintf("must be true, false or a mapping, not %s", n.kind)
+	default:
 		return fmt.Sprintf("must be a mapping, not %s", n.kind)
 	}
 	known := fields(v.Type())
@@ -135,12 +139,24 @@ func (d *decoder) structInto(n *node, v reflect.Value, option string, path []str
 		if option == "tools" && opt == "stringorlist" {
 			opt = "names"
 		}
+		if d.unlimited(p, v.Field(f.index), here) {
+			continue
+		}
 		if d.forgive(p, v.Field(f.index), opt, here) {
 			continue
 		}
 		d.into(p.val, p.place(), v.Field(f.index), opt, here)
 	}
 	return ""
+}
+
+// count says what is wrong with a number in place of a yes or no; other programs
+// take any for a yes.
+func (d *decoder) count(n *node) string {
+	if d.foreign || n.kind != number || n.text == "0" || n.text == "1" {
+		return ""
+	}
+	return "must be true or false, not a number"
 }
 
 func (d *decoder) unknown(p *pair, path []string, known []string) {

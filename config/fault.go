@@ -165,7 +165,24 @@ func nearest(key string, known []string) string {
 			best, least = k, d
 		}
 	}
+	if best == "" && len(key) >= 3 {
+		return longer(key, known)
+	}
 	return best
+}
+
+// longer returns the one known word that begins with key, or "".
+func longer(key string, known []string) (found string) {
+	for _, k := range known {
+		if !strings.HasPrefix(k, key+"_") {
+			continue
+		}
+		if found != "" {
+			return ""
+		}
+		found = k
+	}
+	return found
 }
 
 // distance is Damerau's: insert, delete, replace, swap neighbours.

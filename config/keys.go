@@ -19,7 +19,7 @@ var later = map[string]struct {
 	keys   []string
 	refuse bool
 }{
-	"":                 {[]string{"audit", "egress"}, true},
+	"":                 {[]string{"audit"}, true},
 	"policy":           {[]string{"default", "rules", "pins", "approvals", "lint", "redaction"}, true},
 	"auth":             {[]string{"issuers", "token_review", "mtls", "peer_uids", "tls"}, true},
 	"profiles.default": {[]string{"filters", "identity", "limits", "expose"}, true},

@@ -19,7 +19,15 @@ var leasts = map[string]string{
 
 	"mcp_servers.connect_timeout": moreThan0, "mcp_servers.keepalive_interval": "5s",
 	"mcp_servers.max_concurrency": "1", "mcp_servers.max_processes": "1", "mcp_servers.max_message_bytes": "1024",
-	"mcp_servers.sampling.max_tokens_cap": "1", "mcp_servers.sampling.max_rpm": "1", "mcp_servers.sampling.timeout": moreThan0,
+	"mcp_servers.lifecycle.retry_pause": "10ms", "mcp_servers.lifecycle.retry_pause_max": "10ms",
+	"mcp_servers.lifecycle.probe_interval": "1s", "mcp_servers.lifecycle.wake_wait": "10ms", "mcp_servers.lifecycle.stop_grace": "10ms",
+	"mcp_servers.lifecycle.connect_retries": "1, or -1 for none", "mcp_servers.lifecycle.reconnect_retries": "1, or -1 for none",
+	"mcp_servers.breaker.failures": "1, or -1 for no breaker", "mcp_servers.breaker.open": "1s", "mcp_servers.breaker.probe_timeout": "10ms",
+	"mcp_servers.max_queue": "1, or -1 for none", "mcp_servers.queue_wait": "10ms", "mcp_servers.keepalive_timeout": "10ms",
+	"mcp_servers.max_in_flight_bytes": "1048576",
+	"mcp_servers.rlimits.nofile":      "4", "mcp_servers.rlimits.nproc": "1", "mcp_servers.rlimits.as": "1", "mcp_servers.rlimits.cpu": "1",
+	"mcp_servers.rlimits.fsize":           "1",
+	"mcp_servers.sampling.max_tokens_cap": "1, or enabled: false for none", "mcp_servers.sampling.max_rpm": "1, or enabled: false for none", "mcp_servers.sampling.timeout": moreThan0,
 	"mcp_servers.elicitation.timeout": moreThan0, "mcp_servers.oauth.timeout": moreThan0,
 }
 
@@ -30,15 +38,20 @@ var zeros = []string{
 	"list_wait", "profiles.reserve", "mcp_servers.timeout", "mcp_servers.relist_interval",
 	"mcp_servers.idle_timeout_seconds", "mcp_servers.max_lifetime_seconds",
 	"mcp_servers.lifecycle.idle_timeout_seconds", "mcp_servers.lifecycle.max_lifetime_seconds",
-	"mcp_servers.sampling.max_tool_rounds", "mcp_servers.oauth.redirect_port",
+	"mcp_servers.rlimits.core", "mcp_servers.sampling.max_tool_rounds", "mcp_servers.oauth.redirect_port",
 }
 
 // zero says what is wrong with a zero at path, if anything is. Other programs let
-// it pass, so in their files only what limits questions counts.
+// it pass, so in their files only what limits questions counts; see unlimited.
 func (d *decoder) zero(v reflect.Value, path []string) string {
 	if d.foreign && !guards(path) || !v.IsZero() {
 		return ""
 	}
+	return least(path)
+}
+
+// least says what can be written at path, if zero cannot.
+func least(path []string) string {
 	least, ok := leasts[plainKey(path)]
 	switch {
 	case !ok:
@@ -47,6 +60,20 @@ func (d *decoder) zero(v reflect.Value, path []string) string {
 		return "must be more than 0"
 	}
 	return "must be at least " + least
+}
+
+// unlimited takes a zero of a foreign file that stands for a default for a warning.
+func (d *decoder) unlimited(p *pair, v reflect.Value, path []string) bool {
+	msg := least(path)
+	if !d.foreign || guards(path) || msg == "" || p.val.kind != number && p.val.kind != text {
+		return false
+	}
+	trial := reflect.New(v.Type()).Elem()
+	if d.fill(p.val, p.place(), trial, "", path) != "" || !trial.IsZero() {
+		return false
+	}
+	d.warn(p.place(), path, msg+", ignored")
+	return true
 }
 
 // plainKey is a path without the name of the server or profile.
@@ -116,16 +143,19 @@ func (e *entry) shut(kinds []string) {
 	}
 }
 
-// noValue says what is wrong with a key of a limit of questions that stands there
-// without a value, where that would be the same as no limit.
+// noValue says what is wrong with a key that stands there without a value, where
+// that would be the same as no limit of questions, or as one connection for all.
 func noValue(p *pair, path []string) string {
-	if p.val.kind != null || !guards(path) || len(path) != 4 {
-		return ""
-	}
-	switch p.key {
-	case "enabled":
+	switch {
+	case p.val.kind != null || len(path) < 3:
+	case len(path) == 3 && guards(path):
+		return "has no value: write true or false, or leave the key out"
+	case len(path) == 3 && p.key == "isolation":
+		return "has no value: write shared, per_session or per_caller"
+	case len(path) != 4 || !guards(path):
+	case p.key == "enabled":
 		return "has no value: write true or false"
-	case "allowed_models":
+	case p.key == "allowed_models":
 		return "has no value: name models, or leave the key out for any"
 	}
 	return ""

@@ -81,21 +81,26 @@ func effective(c *Config, path string) string {
 // another program's file is not a lost limit: the questions are refused.
 func TestForeignClosed(t *testing.T) {
 	for entry, want := range map[string]string{
-		`"sampling":{"enable":false}`:                    `a.sampling: unknown key "enable" (did you mean "enabled"?), sampling is off for this server`,
-		`"sampling":{"enabled":"never"}`:                 `a.sampling.enabled: must be true or false, sampling is off for this server`,
-		`"sampling":{"enabled":null}`:                    `a.sampling.enabled: has no value: write true or false, sampling is off for this server`,
-		`"sampling":{"allowed_models":{"a":1}}`:          `a.sampling.allowed_models: must be a list of strings, not a mapping, sampling is off for this server`,
-		`"sampling":{"model":["a"]}`:                     `a.sampling.model: must be a string, not a list, sampling is off for this server`,
-		`"sampling":["none"]`:                            `a.sampling: must be a mapping, not a list, sampling is off for this server`,
-		`"sampling":{"endpoint":{"timeout":1}}`:          `a.sampling.endpoint: unknown key "timeout", sampling is off for this server`,
-		`"elicitation":"never"`:                          `a.elicitation: must be a mapping, not a string, elicitation is off for this server`,
-		`"elicitation":{"allow_secrets":"no way"}`:       `a.elicitation.allow_secrets: must be true or false, elicitation is off for this server`,
-		`"roots":{"enabled":"never"}`:                    `a.roots.enabled: must be true or false, roots is off for this server`,
-		`"roots":{"only":["/tmp"]}`:                      `a.roots: unknown key "only", roots is off for this server`,
-		`"sampling":{"max_rpm":0}`:                       `a.sampling.max_rpm: must be at least 1, ignored`,
-		`"elicitation":{"timeout":0}`:                    `a.elicitation.timeout: must be more than 0, ignored`,
-		`"max_processes":0,"connect_timeout":0`:          ``,
-		`"sampling":{"allowed_models":"m"},"roots":null`: ``,
+		`"sampling":{"enable":false}`:                     `a.sampling: unknown key "enable" (did you mean "enabled"?), sampling is off for this server`,
+		`"sampling":{"enabled":"never"}`:                  `a.sampling.enabled: must be true or false, sampling is off for this server`,
+		`"sampling":{"enabled":null}`:                     `a.sampling.enabled: has no value: write true or false, sampling is off for this server`,
+		`"sampling":{"allowed_models":{"a":1}}`:           `a.sampling.allowed_models: must be a list of strings, not a mapping, sampling is off for this server`,
+		`"sampling":{"model":["a"]}`:                      `a.sampling.model: must be a string, not a list, sampling is off for this server`,
+		`"sampling":["none"]`:                             `a.sampling: must be true, false or a mapping, not a list, sampling is off for this server`,
+		`"sampling":{"endpoint":{"timeout":1}}`:           `a.sampling.endpoint: unknown key "timeout", sampling is off for this server`,
+		`"elicitation":"never"`:                           `a.elicitation: must be true, false or a mapping, not a string, elicitation is off for this server`,
+		`"elicitation":{"allow_secrets":"no way"}`:        `a.elicitation.allow_secrets: must be true or false, elicitation is off for this server`,
+		`"roots":{"enabled":"never"}`:                     `a.roots.enabled: must be true or false, roots is off for this server`,
+		`"roots":{"only":["/tmp"]}`:                       `a.roots: unknown key "only", roots is off for this server`,
+		`"sampling":{"max_rpm":0}`:                        `a.sampling.max_rpm: must be at least 1, or enabled: false for none, ignored`,
+		`"elicitation":{"timeout":0}`:                     `a.elicitation.timeout: must be more than 0, ignored`,
+		`"max_processes":0`:                               `a.max_processes: must be at least 1, ignored`,
+		`"connect_timeout":0`:                             `a.connect_timeout: must be more than 0, ignored`,
+		`"lifecycle":{"retry_pause":"0s"}`:                `a.lifecycle.retry_pause: must be at least 10ms, ignored`,
+		`"sampling":{"allowed_models":"m"}`:               ``,
+		`"roots":null`:                                    `a.roots: has no value: write true or false, or leave the key out, roots is off for this server`,
+		`"isolation":null`:                                `a.isolation: has no value: write shared, per_session or per_caller, ignored`,
+		`"sampling":{"model":"m","allowed_models":["n"]}`: `a.sampling.model: is not in allowed_models, so every request would fail, sampling is off for this server`,
 	} {
 		c := load(t, "mcp.json", `{"mcpServers":{"a":{"command":"x",`+entry+`}}}`)
 		if c.Servers[0].Err != nil {
@@ -122,6 +127,12 @@ mcp_servers:
   b: {command: x, sampling: {allowed_models: "gpt-*", endpoint: {}}}
   c: {command: x, sampling: {endpoint: {url: "https://e.example/v1"}}}
   d: {command: x, sampling: {allowed_models: m, endpoint: {url: "https://e.example/v1"}}}
+  e: {command: x, sampling: {max_tool_rounds: 0, expose_client_tools: true}}
+  f: {command: x, sampling: {enabled: false, expose_client_tools: true, endpoint: {url: "https://e.example/v1", model: m}}}
+  g: {url: "https://e.example/mcp", max_processes: 2}
+  h: {command: x, max_processes: 1}
+  i: {command: x, max_processes: 1, isolation: per_caller}
+  j: {command: x, max_processes: 1, sampling: false, elicitation: false, roots: false}
 `)
 	want := []string{
 		"c.yaml:2:40: limits.parked_per_caller: is more than limits.parked, so one caller can take every place",
@@ -129,6 +140,10 @@ mcp_servers:
 		"c.yaml:5:46: mcp_servers.b.sampling.allowed_models.0: names are compared as they are: * and ? stand for themselves",
 		"c.yaml:5:55: mcp_servers.b.sampling.endpoint: names no url, so there is no endpoint",
 		"c.yaml:6:30: mcp_servers.c.sampling.endpoint: no model is named here, so only requests that hint at one are answered",
+		"c.yaml:8:71: mcp_servers.e.sampling.expose_client_tools: max_tool_rounds: 0 refuses tools, so this does nothing",
+		"c.yaml:9:73: mcp_servers.f.sampling.endpoint: sampling is off, so nothing is asked of it",
+		"c.yaml:10:52: mcp_servers.g.max_processes: this server is no process of ours, so this does nothing",
+		"c.yaml:11:34: mcp_servers.h.max_processes: 1 leaves none to ask from: sampling, elicitation and roots reach nobody, unless the server speaks 2026-07-28; isolation, or 2 and more, lets it ask",
 	}
 	if diff := cmp.Diff(want, warnings(c)); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)

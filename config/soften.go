@@ -33,6 +33,9 @@ func softKeepalive(s *upstream.Settings, _ []string) {
 
 func softSampling(s *upstream.Settings, path []string) {
 	switch path[1] {
+	case "model":
+		no := false
+		s.Sampling.Enabled = &no
 	case "max_tokens_cap":
 		s.Sampling.MaxTokensCap = 0
 	case "timeout":
@@ -62,8 +65,11 @@ func (e *entry) soften() {
 		soft := softened[f.Path[0]]
 		soft(s, f.Path)
 		what := ", ignored"
-		if f.Path[0] == "trust" {
+		switch {
+		case f.Path[0] == "trust":
 			what = `, taken for "untrusted"`
+		case f.Path[0] == "sampling" && f.Path[1] == "model":
+			what = ", sampling is off for this server"
 		}
 		e.warn(f.Msg+what, f.Path...)
 	}

@@ -33,7 +33,7 @@ func (l *loader) settle(doc *document) {
 	c.Auth = doc.Auth
 	c.Auth.TokenFile = cmp.Or(l.fromDir(set.TokenFile), doc.Auth.TokenFile)
 	c.Cleaning = doc.Policy.Cleaning == nil || *doc.Policy.Cleaning
-	c.Limits = doc.Limits
+	c.Limits, c.Egress = doc.Limits, doc.Egress
 	c.StateDir = cmp.Or(l.fromDir(set.StateDir), doc.StateDir, l.stateDir())
 	c.Log = Log{Level: cmp.Or(set.LogLevel, doc.Log.Level), Format: cmp.Or(set.LogFormat, doc.Log.Format)}
 	l.profiles(doc.Profiles)
@@ -56,8 +56,8 @@ func (l *loader) paths(doc *document) {
 	for _, p := range []struct {
 		val *string
 		key []string
-	}{{&doc.Auth.TokenFile, []string{"auth", "token_file"}}, {&doc.StateDir, []string{"state_dir"}}} {
-		if *p.val == "" {
+	}{{&doc.Auth.TokenFile, []string{"auth", "token_file"}}, {&doc.StateDir, []string{"state_dir"}}, {&doc.Egress.CAFile, []string{"egress", "ca_file"}}} {
+		if *p.val == "" || strings.HasPrefix(*p.val, "${") {
 			continue
 		}
 		dir := l.in.Dir
@@ -188,6 +188,7 @@ func (l *loader) values() {
 	}
 	c.Auth.Validate(func(key, msg string) { l.fault(msg, "auth", key) })
 	c.Limits.Validate(func(key, msg string) { l.fault(msg, "limits", key) })
+	c.Egress.Validate(func(key, msg string) { l.fault(msg, "egress", key) })
 	l.parked()
 	before := len(l.faults)
 	p.Validate(c.MaxNameLength, func(key, msg string) { l.fault(msg, "profiles", DefaultProfile, key) })

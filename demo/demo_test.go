@@ -2,8 +2,11 @@ package demo
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,4 +178,46 @@ func TestAsk(t *testing.T) {
 	}
 	cs := connect(t, "2025-11-25", nil, stdio)
 	check(t, cs, "ask", nil, "This agent cannot be asked anything: it did not declare the elicitation capability.", true)
+}
+
+// TestAskNoAnswer holds that the model learns what became of a question in words,
+// whatever the agent does.
+func TestAskNoAnswer(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		result *mcp.ElicitResult
+		err    error
+		want   string
+		fails  bool
+	}{
+		{"declined", &mcp.ElicitResult{Action: "decline"}, nil, "The person declined to answer.", false},
+		{"cancelled", &mcp.ElicitResult{Action: "cancel"}, nil, "The person closed the question.", false},
+		{"nothing filled in", &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil, "The person accepted, but gave no answer.", false},
+		{"no content", &mcp.ElicitResult{Action: "accept"}, nil, "The person accepted, but gave no answer.", false},
+	} {
+		for _, v := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
+			t.Run(tt.name+"/"+v, func(t *testing.T) {
+				opts := &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) { return tt.result, tt.err }}
+				check(t, connect(t, v, opts, stdio), "ask", nil, tt.want, tt.fails)
+			})
+		}
+	}
+	opts := &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		return nil, errors.New("not today")
+	}}
+	check(t, connect(t, "2025-11-25", opts, stdio), "ask", nil, "The question was not answered: not today", true)
+}
+
+// TestAskContent holds that a result which asks has a list of content, as its schema wants.
+func TestAskContent(t *testing.T) {
+	r, _, err := ask(t.Context(), &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Meta: mcp.Meta{
+		"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": map[string]any{"elicitation": map[string]any{}},
+	}}}, askArgs{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(r)
+	if err != nil || !strings.Contains(string(raw), `"inputRequests":`) || !strings.Contains(string(raw), `"content":[]`) {
+		t.Errorf("got %s, %v", raw, err)
+	}
 }

@@ -17,6 +17,9 @@ const (
 type Asker struct {
 	// Cleaner cleans the texts of questions. If nil, everything is cleaned.
 	Cleaner *Cleaner
+	// Several reports whether more than one caller can come. If nil, there are
+	// several once another one's request came.
+	Several func() bool
 
 	server      string
 	sampling    Sampling
@@ -25,8 +28,8 @@ type Asker struct {
 
 	mu     sync.Mutex
 	counts AskCounts
-	recent []time.Time    // of sampling requests, within the last window
-	loops  map[uint64]int // answers with tool calls in a row, per conversation
+	rate   rate
+	loops  loops
 }
 
 // AskCounts count the questions of one server.
@@ -50,7 +53,7 @@ type RootsCounts struct{ Requests, Errors uint64 }
 
 // NewAsker returns the limits of a server's questions.
 func NewAsker(server string, s Sampling, e Elicitation, r Roots) *Asker {
-	return &Asker{server: server, sampling: s, elicitation: e, roots: r, loops: map[uint64]int{}}
+	return &Asker{server: server, sampling: s, elicitation: e, roots: r}
 }
 
 // Offers returns what the server may ask.
@@ -120,58 +123,4 @@ func (a *Asker) asked(method string) {
 	case askRoots:
 		a.counts.Roots.Requests++
 	}
-}
-
-// window is what max_rpm counts requests in.
-const window = time.Minute
-
-// admit takes a place in the window, if there is one.
-func (a *Asker) admit(now time.Time) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	old := 0
-	for old < len(a.recent) && now.Sub(a.recent[old]) >= window {
-		old++
-	}
-	a.recent = a.recent[:copy(a.recent, a.recent[old:])]
-	if len(a.recent) >= a.sampling.maxRPM() {
-		return false
-	}
-	a.recent = append(a.recent, now)
-	return true
-}
-
-// maxLoops bounds the conversations whose tool rounds are remembered.
-const maxLoops = 256
-
-// round counts an answer with tool calls in a conversation.
-func (a *Asker) round(conversation uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.counts.Sampling.ToolRounds++
-	if _, known := a.loops[conversation]; !known && len(a.loops) >= maxLoops {
-		for some := range a.loops {
-			delete(a.loops, some) // whichever: max_rpm bounds what is lost by it
-			break
-		}
-	}
-	a.loops[conversation]++
-}
-
-// mayLoop reports whether a conversation may have one more answer with tool
-// calls. After a refusal it starts anew, as it does after a text answer.
-func (a *Asker) mayLoop(conversation uint64) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.loops[conversation] < a.sampling.maxToolRounds() {
-		return true
-	}
-	delete(a.loops, conversation)
-	return false
-}
-
-func (a *Asker) loopEnds(conversation uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.loops, conversation)
 }

@@ -30,7 +30,7 @@ func (q *question) elicit() (v Verdict, err *wire.Error) {
 		return Verdict{}, err
 	}
 	text := message + note
-	if q.named {
+	if q.to.Named {
 		text = "[" + q.asker.name() + "] " + text
 	}
 	if text != message {
@@ -42,6 +42,8 @@ func (q *question) elicit() (v Verdict, err *wire.Error) {
 
 // maxLink bounds a URL that a user is sent to.
 const maxLink = 8 << 10
+
+const onlyHTTPS = "elicitation: url must be https, only https is passed on (http for this machine's own addresses)"
 
 // link checks the URL that the user is to visit. Nobody here opens it, and it
 // reaches the agent byte for byte. note is what the user should know of it.
@@ -63,10 +65,12 @@ func (q *question) link() (note string, bad *wire.Error) {
 		return "", invalid("elicitation: url cannot be read")
 	case u.User != nil:
 		return "", invalid("elicitation: url holds a user name or password")
+	case u.Scheme != "" && u.Scheme != "https" && u.Scheme != "http":
+		return "", refuse(onlyHTTPS)
 	case u.Hostname() == "" || u.Opaque != "":
 		return "", invalid("elicitation: url has no host")
 	case u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())):
-		return "", refuse("elicitation: url is not https (http is for this machine's own addresses only)")
+		return "", refuse(onlyHTTPS)
 	}
 	if punycode(u.Hostname()) {
 		note = "\n\n(The link's host is spelled " + u.Hostname() + ": its letters may not be those that they look like.)"

@@ -54,7 +54,7 @@ func TestScreenElicitation(t *testing.T) {
 	}
 	_, err := screen(t, NewAsker("s", Sampling{}, Elicitation{Enabled: no()}, Roots{}), askElicitation, `{}`)
 	wantVerdict(t, Verdict{}, err, wire.CodeMethodNotFound, "elicitation is disabled")
-	_, err = NewAsker("s", Sampling{}, Elicitation{}, Roots{}).Screen(noon, askElicitation, nil, 0, true)
+	_, err = NewAsker("s", Sampling{}, Elicitation{}, Roots{}).Screen(noon, askElicitation, nil, 0, Audience{Named: true})
 	wantVerdict(t, Verdict{}, err, wire.CodeInvalidParams, "message is missing")
 }
 
@@ -199,18 +199,18 @@ func TestLinks(t *testing.T) {
 		{"http://127.0.0.1/x", 0, ""},
 		{"http://[::1]:8080/x", 0, ""},
 
-		{"http://e.example/", -1, "not https"},
-		{"http://localhost.e.example/", -1, "not https"},
-		{"http://127.0.0.1.e.example/", -1, "not https"},
-		{"http://0.0.0.0/", -1, "not https"},
-		{"http://2130706433/", -1, "not https"},
-		{"ftp://e.example/", -1, "not https"},
-		{"javascript://e.example/%0aalert(1)", -1, "not https"},
-		{"javascript:alert(1)", -32602, "no host"},
-		{"data:text/html,x", -32602, "no host"},
-		{"file:///etc/passwd", -32602, "no host"},
+		{"http://e.example/", -1, "only https"},
+		{"http://localhost.e.example/", -1, "only https"},
+		{"http://127.0.0.1.e.example/", -1, "only https"},
+		{"http://0.0.0.0/", -1, "only https"},
+		{"http://2130706433/", -1, "only https"},
+		{"ftp://e.example/", -1, "only https"},
+		{"javascript://e.example/%0aalert(1)", -1, "only https"},
+		{"javascript:alert(1)", -1, "only https"},
+		{"data:text/html,x", -1, "only https"},
+		{"file:///etc/passwd", -1, "only https"},
 		{"https:e.example", -32602, "no host"},
-		{"//e.example/", -1, "not https"},
+		{"//e.example/", -1, "only https"},
 		{"/x", -32602, "no host"},
 		{"", -32602, "no host"},
 		{"https://", -32602, "no host"},
@@ -244,7 +244,7 @@ func TestLinks(t *testing.T) {
 // pointed out, and that its URL stays as it is.
 func TestPunycode(t *testing.T) {
 	a := NewAsker("s", Sampling{}, Elicitation{}, Roots{})
-	v, err := a.Screen(noon, askElicitation, []byte(`{"mode":"url","message":"Sign in","url":"https://login.XN--pple-43d.example/"}`), 0, true)
+	v, err := a.Screen(noon, askElicitation, []byte(`{"mode":"url","message":"Sign in","url":"https://login.XN--pple-43d.example/"}`), 0, Audience{Named: true})
 	wantVerdict(t, v, err, 0, `{"mode":"url","message":"[s] Sign in\n\n(The link's host is spelled login.XN--pple-43d.example: its letters may not be those that they look like.)",`+
 		`"url":"https://login.XN--pple-43d.example/"}`)
 }

@@ -13,17 +13,17 @@ import (
 // sampler tells the tokens that an answer took, as a number. Review takes it out.
 const UsageKey = "mcp-sidecar/tokens"
 
-// Review decides on the answer to a question before the server gets it, and counts
-// it. params are the verdict's. log is for the operator, on one line; it is empty
+// Review decides on the answer of a caller's agent to a question before the server
+// gets it, and counts it. params are the verdict's. log is for the operator, on one line; it is empty
 // if there is nothing to say. The error is for the server.
-func (a *Asker) Review(method string, params, result []byte) (out []byte, log string, err *wire.Error) {
+func (a *Asker) Review(caller, method string, params, result []byte) (out []byte, log string, err *wire.Error) {
 	if _, bad := wire.Valid(result, wire.Limits{}); bad != nil || wire.Kindof(result) != '{' {
 		a.Failed(method)
 		return nil, "the answer is not an object", unusable("the answer is not an object")
 	}
 	switch method {
 	case askSampling:
-		out, log, err = a.sampled(params, result)
+		out, log, err = a.sampled(caller, params, result)
 	case askElicitation:
 		out, log = a.elicited(params, result)
 	case askRoots:
@@ -43,7 +43,7 @@ func unusable(format string, args ...any) *wire.Error {
 }
 
 // sampled checks a model's answer and counts its tokens and tool calls.
-func (a *Asker) sampled(params, result []byte) (out []byte, log string, err *wire.Error) {
+func (a *Asker) sampled(caller string, params, result []byte) (out []byte, log string, err *wire.Error) {
 	role, _ := textOf(result, "role")
 	_, model := textOf(result, "model")
 	content := member(result, "content")
@@ -61,8 +61,8 @@ func (a *Asker) sampled(params, result []byte) (out []byte, log string, err *wir
 	a.countTokens(result)
 	id := a.conversation(params)
 	if !callsTools(result, content) {
-		a.loopEnds(id)
-	} else if a.round(id); member(params, "tools") == nil {
+		a.loopEnds(caller, id)
+	} else if a.round(caller, id); member(params, "tools") == nil {
 		log = "the answer to sampling calls tools that nobody offered"
 	}
 	return dropUsage(result), log, nil

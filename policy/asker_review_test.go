@@ -64,7 +64,7 @@ func TestReview(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := NewAsker("s", Sampling{}, Elicitation{}, Roots{})
-			out, log, err := a.Review(tc.method, []byte(tc.params), []byte(tc.result))
+			out, log, err := a.Review("c", tc.method, []byte(tc.params), []byte(tc.result))
 			if tc.want == "" {
 				if err == nil || err.Code != wire.CodeInternal || out != nil || !strings.Contains(err.Message, tc.log) {
 					t.Errorf("got %s, error %v", out, err)
@@ -110,12 +110,12 @@ func FuzzAsker(f *testing.F) {
 	f.Fuzz(func(t *testing.T, params, result []byte) {
 		for _, method := range []string{askSampling, askElicitation, askRoots} {
 			a := NewAsker("s", Sampling{ExposeClientTools: true, AllowedModels: []string{"a"}}, Elicitation{}, Roots{})
-			v, err := a.Screen(noon, method, params, 0, true)
+			v, err := a.Screen(noon, method, params, 0, Audience{Named: true})
 			if err != nil {
 				continue
 			}
 			fuzzVerdict(t, a, method, v)
-			out, _, err := a.Review(method, v.Params, result)
+			out, _, err := a.Review("c", method, v.Params, result)
 			if _, bad := wire.Valid(out, wire.Limits{}); err == nil && bad != nil {
 				t.Errorf("%s: got %s: %v", method, out, bad)
 			}
@@ -127,7 +127,7 @@ func fuzzVerdict(t *testing.T, a *Asker, method string, v Verdict) {
 	if _, bad := wire.Valid(v.Params, wire.Limits{}); bad != nil {
 		t.Fatalf("%s: got %s: %v", method, v.Params, bad)
 	}
-	again, err := a.Screen(noon, method, v.Params, 0, false)
+	again, err := a.Screen(noon, method, v.Params, 0, Audience{})
 	if err != nil {
 		return // the name that was put in front may have made a text too long
 	}

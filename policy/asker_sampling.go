@@ -13,9 +13,8 @@ const maxTools = 256
 
 // sample applies the limits on a request for a model's answer.
 func (q *question) sample(now time.Time) (Verdict, *wire.Error) {
-	s := &q.asker.sampling
-	if !q.asker.admit(now) {
-		return Verdict{}, refuse("sampling: more than %d requests in a minute", s.maxRPM())
+	if err := q.admit(now); err != nil {
+		return Verdict{}, err
 	}
 	for _, step := range []func() *wire.Error{q.context, q.model, q.tokens} {
 		if err := step(); err != nil {
@@ -30,6 +29,21 @@ func (q *question) sample(now time.Time) (Verdict, *wire.Error) {
 		return Verdict{}, err
 	}
 	return Verdict{Params: q.params, Kind: kind}, nil
+}
+
+// admit holds the question against max_rpm.
+func (q *question) admit(now time.Time) *wire.Error {
+	if q.to.Again {
+		return nil
+	}
+	switch most, shared, ok := q.asker.admit(q.to.Caller, now); {
+	case ok:
+		return nil
+	case shared:
+		return refuse("sampling: more than %d requests in a minute for one of several callers", most)
+	default:
+		return refuse("sampling: more than %d requests in a minute", most)
+	}
 }
 
 // context refuses to hand one server what another one said.
@@ -165,7 +179,7 @@ func (q *question) tools() (Answers, *wire.Error) {
 		return 0, err
 	}
 	// Without tools to call, the answer is a text, which ends the loop.
-	if list != nil && mode != "none" && !q.asker.mayLoop(c.id) {
+	if list != nil && mode != "none" && !q.to.Again && !q.asker.mayLoop(q.to.Caller, c.id) {
 		return 0, refuse("sampling: more than %d rounds with tools in a row", s.maxToolRounds())
 	}
 	return AnswerSampling | AnswerSamplingTools, nil
@@ -216,7 +230,7 @@ func (q *question) system() *wire.Error {
 	if val != nil && !ok {
 		return invalid("sampling: systemPrompt is not a string")
 	}
-	if !q.named {
+	if !q.to.Named {
 		return nil
 	}
 	lead := "This request comes from the MCP server " + strconv.Quote(q.asker.name()) + "."

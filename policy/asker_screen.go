@@ -17,6 +17,16 @@ type Verdict struct {
 	Kind Answers
 }
 
+// An Audience is who a question is for.
+type Audience struct {
+	// Caller is whose agent it is: limits are shared out between callers.
+	Caller string
+	// Named is true when the text shall say which server asks.
+	Named bool
+	// Again is true for a question that has passed: it is not counted once more.
+	Again bool
+}
+
 // codeRefused tells a server that whoever is asked does not want to answer: the
 // code that MCP has for a user's refusal.
 const codeRefused = -1
@@ -35,19 +45,21 @@ func invalid(format string, args ...any) *wire.Error {
 	return &wire.Error{Code: wire.CodeInvalidParams, Message: fmt.Sprintf(format, args...)}
 }
 
-// Screen decides on a question before anybody sees it, and counts it. named is
-// true when the text shall say which server asks. The error is for the server.
+// Screen decides on a question before anybody sees it, and counts it. The error is
+// for the server.
 //
 // The verdict's parameters are the server's own bytes, but for hidden characters,
 // what the limits change, and what is between the server and this hop only.
-func (a *Asker) Screen(now time.Time, method string, params []byte, flags wire.Flags, named bool) (Verdict, *wire.Error) {
+func (a *Asker) Screen(now time.Time, method string, params []byte, flags wire.Flags, to Audience) (Verdict, *wire.Error) {
 	var v Verdict
 	err := a.known(method)
 	if err != nil {
 		return Verdict{}, err
 	}
-	a.asked(method)
-	q := question{asker: a, named: named}
+	if !to.Again {
+		a.asked(method)
+	}
+	q := question{asker: a, to: to}
 	if err = q.read(params, flags); err == nil {
 		switch method {
 		case askSampling:
@@ -59,7 +71,9 @@ func (a *Asker) Screen(now time.Time, method string, params []byte, flags wire.F
 		}
 	}
 	if err != nil {
-		a.Failed(method)
+		if !to.Again {
+			a.Failed(method)
+		}
 		return Verdict{}, err
 	}
 	return v, nil
@@ -90,7 +104,7 @@ type question struct {
 	asker  *Asker
 	params []byte // clean, once it is read
 	raw    []byte // as they came
-	named  bool
+	to     Audience
 }
 
 // read checks and cleans what the server sent.

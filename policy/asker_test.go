@@ -22,7 +22,7 @@ func withTools(n int) Sampling { return Sampling{ExposeClientTools: true, MaxToo
 
 func screen(t testing.TB, a *Asker, method, params string) (Verdict, *wire.Error) {
 	t.Helper()
-	v, err := a.Screen(noon, method, []byte(params), 0, false)
+	v, err := a.Screen(noon, method, []byte(params), 0, Audience{})
 	if err == nil {
 		if _, bad := wire.Valid(v.Params, wire.Limits{}); bad != nil {
 			t.Fatalf("%s: got params that are no JSON: %s", params, v.Params)
@@ -242,7 +242,7 @@ func TestToolRounds(t *testing.T) {
 		if step.answer == "" {
 			continue // it passes, since no tools can be called, and gets no answer
 		}
-		if _, log, err := a.Review(askSampling, v.Params, []byte(step.answer)); err != nil || log != "" {
+		if _, log, err := a.Review("", askSampling, v.Params, []byte(step.answer)); err != nil || log != "" {
 			t.Fatalf("step %d: got %q, %v", i, log, err)
 		}
 	}
@@ -255,10 +255,10 @@ func TestToolRounds(t *testing.T) {
 func TestManyLoops(t *testing.T) {
 	a := NewAsker("s", withTools(5), Elicitation{}, Roots{})
 	for i := range 3 * maxLoops {
-		a.round(uint64(i))
+		a.round("c", uint64(i))
 	}
-	if len(a.loops) != maxLoops {
-		t.Errorf("got %d loops, want %d", len(a.loops), maxLoops)
+	if n := a.loops.n; n != maxLoops || len(a.loops.m["c"]) != n {
+		t.Errorf("got %d loops, want %d", a.loops.n, maxLoops)
 	}
 }
 
@@ -269,7 +269,7 @@ func TestRate(t *testing.T) {
 		after time.Duration
 		ok    bool
 	}{{0, true}, {30 * time.Second, true}, {59 * time.Second, false}, {time.Minute, true}, {89 * time.Second, false}, {90 * time.Second, true}, {91 * time.Second, false}, {time.Hour, true}} {
-		v, err := a.Screen(noon.Add(tc.after), askSampling, params, 0, false)
+		v, err := a.Screen(noon.Add(tc.after), askSampling, params, 0, Audience{})
 		if tc.ok != (err == nil) {
 			t.Errorf("after %v: got %v", tc.after, err)
 		}
@@ -291,14 +291,14 @@ func TestScreenNamed(t *testing.T) {
 		{askElicitation, `{"mode":"url","message":"Go","url":"https://e.example/"}`, `{"mode":"url","message":"[a \"b\"] Go","url":"https://e.example/"}`},
 		{askRoots, `{}`, `{}`},
 	} {
-		v, err := a.Screen(noon, tc.method, []byte(tc.params), 0, true)
+		v, err := a.Screen(noon, tc.method, []byte(tc.params), 0, Audience{Named: true})
 		wantVerdict(t, v, err, 0, tc.want)
 	}
 }
 
 func TestScreenRoots(t *testing.T) {
 	a := NewAsker("s", Sampling{}, Elicitation{}, Roots{})
-	v, err := a.Screen(noon, askRoots, nil, 0, true)
+	v, err := a.Screen(noon, askRoots, nil, 0, Audience{Named: true})
 	if err != nil || v.Params != nil || v.Kind != AnswerRoots {
 		t.Errorf("got %+v, %v", v, err)
 	}
@@ -351,8 +351,8 @@ func TestAskerConcurrent(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 20 {
-				if v, err := a.Screen(noon, askSampling, params, 0, true); err == nil {
-					a.Review(askSampling, v.Params, []byte(`{"role":"assistant","content":`+text1+`,"model":"m","usage":{"total_tokens":2}}`))
+				if v, err := a.Screen(noon, askSampling, params, 0, Audience{Named: true}); err == nil {
+					a.Review("", askSampling, v.Params, []byte(`{"role":"assistant","content":`+text1+`,"model":"m","usage":{"total_tokens":2}}`))
 				}
 			}
 		})

@@ -63,15 +63,20 @@ func (f *Front) samples(a *policy.Asker) bool { return f.opt.Sampler != nil && a
 // answers are the kinds of questions of a server that somebody can answer on
 // behalf of x.
 func (x *exchange) answers(server string) policy.Answers {
-	a := x.f.asker(server)
-	if a == nil {
-		return 0
-	}
 	can := policy.Answers(0)
 	if x.reachable() {
 		can = x.caps().answers
 	}
-	if x.f.samples(a) {
+	return x.f.answers(server, can)
+}
+
+// answers are those that somebody can answer where the agent can answer some.
+func (f *Front) answers(server string, can policy.Answers) policy.Answers {
+	a := f.asker(server)
+	if a == nil {
+		return 0
+	}
+	if f.samples(a) {
 		can |= policy.AnswerSampling | policy.AnswerSamplingTools
 	}
 	if can == 0 {
@@ -131,7 +136,7 @@ func (x *exchange) settle(ctx context.Context, q *upstream.Question, to answerer
 		return nil, unable, nobody("questions of this server are not answered")
 	}
 	what := about{q.Server, q.Method, time.Now()}
-	v, err := a.Screen(what.began, q.Method, q.Params, q.Flags, x.view.Server == "")
+	v, err := a.Screen(what.began, q.Method, q.Params, q.Flags, x.hearer())
 	if err != nil {
 		x.logAsked(a, what, wasRefused, x.reasonFor(refused, err)...)
 		return nil, refused, err
@@ -146,6 +151,11 @@ func (x *exchange) settle(ctx context.Context, q *upstream.Question, to answerer
 	return result, failing, err
 }
 
+// hearer is the agent of x, to whom a server's question goes.
+func (x *exchange) hearer() policy.Audience {
+	return policy.Audience{Caller: x.caller.ID, Named: x.view.Server == ""}
+}
+
 // The ones who answer, in a log.
 const (
 	byAgent    = "agent"
@@ -155,7 +165,7 @@ const (
 // judge decides whether an answer can be used, and says so in the log. What the
 // protocol keeps for one hop does not go with it.
 func (x *exchange) judge(a *policy.Asker, q about, params, result []byte, by string) ([]byte, *wire.Error) {
-	result, odd, err := a.Review(q.method, params, result)
+	result, odd, err := a.Review(x.caller.ID, q.method, params, result)
 	if odd != "" {
 		x.logAsked(a, about{server: q.server, method: q.method}, wasOdd, "err", odd)
 	}

@@ -151,6 +151,7 @@ func (l legacyAgent) put(ctx context.Context, method string, params []byte) (res
 		return nil, false, errUnreached
 	}
 	s, err := l.await(ctx, answer)
+	l.settle(id)
 	if err != nil {
 		l.withdraw(id)
 		return nil, false, err
@@ -191,6 +192,13 @@ func (l legacyAgent) away() time.Duration {
 		return st.away()
 	}
 	return 0
+}
+
+// settle notes that a question need not be kept for an agent that comes back.
+func (l legacyAgent) settle(id []byte) {
+	if st, ok := l.x.out.(*stream); ok {
+		st.settle(id)
+	}
 }
 
 // expect has the agent told when what it is asked to do at a URL is done.

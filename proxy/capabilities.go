@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/mcp-sidecar/mcp-sidecar/policy"
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
 
@@ -71,5 +72,10 @@ func (x *exchange) declared(version string) capabilities {
 	return readCapabilities(bytes.Clone(x.params.caps), version)
 }
 
+// viewer is the kind of agents that the agent of x is of.
+func (x *exchange) viewer() upstream.Viewer {
+	return upstream.Viewer{Answers: x.caps().answers != 0, Legacy: !x.modern}
+}
+
 // snapshot is what the agent of x sees.
-func (x *exchange) snapshot() Snapshot { return x.view.of(x.caps().answers != 0) }
+func (x *exchange) snapshot() Snapshot { return x.view.of(x.viewer()) }

@@ -116,7 +116,7 @@ func exercise(t *testing.T, s *mcp.ClientSession) {
 // 4 lists, 5 sizes, 6 silence (TestHeartbeat), 7 unknown session, 8 a server
 // that is down, 9 list changes (TestDebounce), 12 and 13 names.
 func TestLikeHermes(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.ListWait = func(context.Context, string, bool) {} })
+	w := newWorld(t, func(o *Options) { o.ListWait = func(context.Context, string, upstream.Viewer) {} })
 	for _, m := range []string{"HEAD", "GET"} { // 1
 		if r := w.send(m, "/mcp", ""); r.status != 405 {
 			t.Errorf("1: %s: %d", m, r.status)

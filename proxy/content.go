@@ -79,7 +79,7 @@ func (x *exchange) routed(ctx context.Context, find func(Snapshot) (aggregate.Ro
 	if ok || x.f.opt.ListWait == nil {
 		return r, ok
 	}
-	x.f.opt.ListWait(ctx, x.view.Key, x.caps().answers != 0)
+	x.f.opt.ListWait(ctx, x.view.Key, x.viewer())
 	return find(x.snapshot())
 }
 

@@ -14,24 +14,30 @@ import (
 
 // A trouble is what an agent is told about one kind of failure of a server.
 // Each code has a page in docs/errors.
-type trouble struct{ code, says, then string }
+type trouble struct {
+	code, says, then string
+	// when says when to come again, where the failure itself does not.
+	when string
+}
 
 var troubles = map[upstream.Kind]trouble{
-	upstream.Unreachable:  {"MCPS-UNREACHABLE", "cannot be reached", "Other servers are not affected; try again later."},
-	upstream.Timeout:      {"MCPS-TIMEOUT", "did not answer in time", "The call was cancelled and may have taken effect."},
-	upstream.Unauthorized: {"MCPS-UNAUTHORIZED", "does not accept our credentials", "Repeating the call will not help; the operator must fix the login."},
-	upstream.Protocol:     {"MCPS-PROTOCOL", "gave an answer that is not valid MCP", "The call may have taken effect."},
-	upstream.TooLarge:     {"MCPS-TOO-LARGE", "gave an answer beyond a limit", "Ask for less at once."},
-	upstream.Uncertain:    {"MCPS-UNCERTAIN", "was lost while the call ran", "The call may have taken effect: check before repeating it."},
-	upstream.Busy:         {"MCPS-BUSY", "has too many calls in progress", "Nothing was done; try again in a moment."},
-	upstream.Config:       {"MCPS-CONFIG", "is not configured correctly", "Repeating the call will not help; the operator must fix the configuration."},
-	upstream.Closed:       {"MCPS-CLOSED", "is shutting down", "Nothing more is served by this process; reconnect and check before repeating the call."},
-	upstream.RateLimited:  {"MCPS-RATE-LIMITED", "limits how often it can be called", "Nothing was done; wait before the next call."},
+	upstream.Unreachable:  {"MCPS-UNREACHABLE", "cannot be reached", "Other servers are not affected; try again later.", ""},
+	upstream.Timeout:      {"MCPS-TIMEOUT", "did not answer in time", "The call was cancelled and may have taken effect.", ""},
+	upstream.Unauthorized: {"MCPS-UNAUTHORIZED", "does not accept our credentials", "Repeating the call will not help; the operator must fix the login.", ""},
+	upstream.Protocol:     {"MCPS-PROTOCOL", "gave an answer that is not valid MCP", "The call may have taken effect.", ""},
+	upstream.TooLarge:     {"MCPS-TOO-LARGE", "gave an answer beyond a limit", "Ask for less at once.", ""},
+	upstream.Uncertain:    {"MCPS-UNCERTAIN", "was lost while the call ran", "The call may have taken effect: check before repeating it.", ""},
+	upstream.Busy:         {"MCPS-BUSY", "has too many calls in progress", "Nothing was done.", "Try again in a moment."},
+	upstream.Config:       {"MCPS-CONFIG", "is not configured correctly", "Repeating the call will not help; the operator must fix the configuration.", ""},
+	upstream.Closed:       {"MCPS-CLOSED", "is shutting down", "Nothing more is served by this process; reconnect and check before repeating the call.", ""},
+	upstream.Open:         {"MCPS-OPEN", "is not called for a while", "Nothing was done; other servers are not affected.", ""},
+	upstream.Proxy:        {"MCPS-PROXY", "cannot be reached through the proxy", "Nothing was done by the server; the operator may have to mend the proxy settings.", ""},
+	upstream.RateLimited:  {"MCPS-RATE-LIMITED", "limits how often it can be called", "Nothing was done.", "Wait before the next call."},
 }
 
 var (
-	internalTrouble    = trouble{"MCPS-INTERNAL", "could not be called because of a fault in mcp-sidecar", "The call may have taken effect."}
-	unsupportedTrouble = trouble{"MCPS-UNSUPPORTED", "asked for something that this agent cannot give", "Nothing more can be done with this call."}
+	internalTrouble    = trouble{"MCPS-INTERNAL", "could not be called because of a fault in mcp-sidecar", "The call may have taken effect.", ""}
+	unsupportedTrouble = trouble{"MCPS-UNSUPPORTED", "asked for something that this agent cannot give", "Nothing more can be done with this call.", ""}
 )
 
 func troubleOf(err error) trouble {
@@ -57,6 +63,8 @@ func describe(server string, t trouble, err error) string {
 	b.WriteString(". " + t.then)
 	if e := (*upstream.Error)(nil); errors.As(err, &e) && e.RetryAfter > 0 {
 		fmt.Fprintf(&b, " Retry after %s.", e.RetryAfter.Round(time.Second))
+	} else if t.when != "" {
+		b.WriteString(" " + t.when)
 	}
 	return b.String() + " (code " + t.code + ")"
 }

@@ -69,15 +69,15 @@ type Options struct {
 	Subscriber Subscriber
 	// AgentCanAnswer, if set, is told that an agent has come that can answer
 	// questions. It must not block.
-	AgentCanAnswer func(profile string)
+	AgentCanAnswer func(profile string, who upstream.Viewer)
 	// SessionEnded, if set, is told which session is over. It must not block.
 	SessionEnded func(id string)
 	// Version is the program's own, for serverInfo.
 	Version string
 	// ListWait, if set, waits a bounded time for the servers of a view that are
-	// still in their first connect, and for what they list to agents that can
-	// answer questions, if this one can.
-	ListWait func(ctx context.Context, view string, answers bool)
+	// still in their first connect, and for what they list to such agents beyond
+	// what all see.
+	ListWait func(ctx context.Context, view string, who upstream.Viewer)
 	// Serial, if set, says which servers take one tool call at a time from one
 	// agent.
 	Serial func(server string) bool

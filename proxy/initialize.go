@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
 
@@ -26,7 +27,7 @@ func (f *Front) initialize(in *inbound, x *exchange) {
 			&wire.Error{Code: wire.CodeInternal, Message: "too many sessions, see limits.sessions"})
 		return
 	}
-	f.met(s.view, s.caps)
+	f.met(s.view, s.viewer())
 	in.w.Header().Set(hSession, s.id)
 	a := answer{result: x.handshake(version)}
 	st := newStream(in.w, in.rc, in.forms, 0, &f.counts)
@@ -55,15 +56,15 @@ func (x *exchange) handshake(version string) []byte {
 }
 
 // met lets servers know early that an agent has come which can answer.
-func (f *Front) met(v *View, c capabilities) {
-	if c.answers != 0 && f.opt.AgentCanAnswer != nil {
-		f.opt.AgentCanAnswer(v.Profile)
+func (f *Front) met(v *View, who upstream.Viewer) {
+	if who.Answers && f.opt.AgentCanAnswer != nil {
+		f.opt.AgentCanAnswer(v.Profile, who)
 	}
 }
 
 // discover returns the result of server/discover.
 func (x *exchange) discover() answer {
-	x.f.met(x.view, x.caps())
+	x.f.met(x.view, x.viewer())
 	snap := x.snapshot()
 	out := x.appendCapabilities([]byte(`{"supportedVersions":`+versionsJSON+`,`), snap)
 	out = x.appendExtensions(out, snap, versionModern)

@@ -388,7 +388,7 @@ func TestLists(t *testing.T) {
 func TestListWaits(t *testing.T) {
 	var waited []string
 	w := newWorld(t, func(o *Options) {
-		o.ListWait = func(_ context.Context, view string, _ bool) { waited = append(waited, view) }
+		o.ListWait = func(_ context.Context, view string, _ upstream.Viewer) { waited = append(waited, view) }
 	})
 	w.post(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 	w.send("POST", "/mcp/files", `{"jsonrpc":"2.0","id":1,"method":"prompts/list"}`)
@@ -404,7 +404,7 @@ func TestCallWaitsForItsServer(t *testing.T) {
 	waits := 0
 	var w *world
 	w = newWorld(t, func(o *Options) {
-		o.ListWait = func(context.Context, string, bool) {
+		o.ListWait = func(context.Context, string, upstream.Viewer) {
 			waits++
 			w.build("default/late", "late", sources()[:1], 0)
 		}

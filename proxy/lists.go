@@ -38,7 +38,7 @@ func (x *exchange) list(ctx context.Context) (answer, error) {
 		return answer{}, err
 	}
 	if after == "" && x.f.opt.ListWait != nil {
-		x.f.opt.ListWait(ctx, x.view.Key, x.caps().answers != 0)
+		x.f.opt.ListWait(ctx, x.view.Key, x.viewer())
 	}
 	snap := x.snapshot()
 	items, next, ok := snap.Page(l.kind, after)

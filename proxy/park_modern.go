@@ -144,7 +144,7 @@ func (x *exchange) screen(ctx context.Context, in *inquiry) (err *wire.Error) {
 		return err
 	}
 	what := about{in.q.Server, in.q.Method, time.Now()}
-	v, err := a.Screen(what.began, in.q.Method, in.q.Params, in.q.Flags, x.view.Server == "")
+	v, err := a.Screen(what.began, in.q.Method, in.q.Params, in.q.Flags, x.hearer())
 	if lack := v.Kind &^ can; err == nil && lack != 0 {
 		a.Failed(in.q.Method)
 		x.logAsked(a, what, wasNot, x.reasonFor(unable, lacking(lack))...)

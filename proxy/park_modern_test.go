@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -152,10 +154,22 @@ func TestModernStateIsRefused(t *testing.T) {
 		askOnce(w, `{"r":{"method":"roots/list"}}`)
 		p := w.asks(w.run(oneServer("")), "r")
 		again := p.retry(oneServer(""), `{"r":`+rootsAnswer+`}`)
-		w.front.spent.has = map[string]int{"caller ": spentShare}
-		if r := w.run(again); code(r.body) != -32602 || !strings.Contains(r.body, "too many calls of this caller were retried") {
-			t.Errorf("no room: %s", r.body)
+		for _, tt := range []struct {
+			has  map[string]int
+			want string
+		}{
+			{map[string]int{"caller ": maxSpent}, "too many calls of this caller were retried (65536) within 10m0s (limits.parked_time)"},
+			{nil, "too many calls of all callers were retried within 10m0s"},
+		} {
+			w.front.spent.has = tt.has
+			if tt.has == nil {
+				w.front.spent.m = fullOf("other")
+			}
+			if r := w.run(again); code(r.body) != -32602 || !strings.Contains(r.body, tt.want) {
+				t.Errorf("no room: %s", r.body)
+			}
 		}
+		w.front.spent.m = nil
 		w.front.spent.has = nil
 		time.Sleep(10*time.Minute - time.Second)
 		w.http.CloseIdleConnections()
@@ -264,4 +278,15 @@ func TestModernQuestionNamesServer(t *testing.T) {
 			t.Errorf("%d calls, want 2", n)
 		}
 	})
+}
+
+// fullOf is a table of used states without room.
+func fullOf(caller string) map[nonce]use {
+	m := make(map[nonce]use, maxSpent)
+	for i := range maxSpent {
+		n := nonce{}
+		binary.BigEndian.PutUint32(n[:], uint32(i))
+		m[n] = use{caller, math.MaxInt64}
+	}
+	return m
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
@@ -71,11 +72,20 @@ func (x *exchange) spend(s *state) *wire.Error {
 	first, room := x.f.spent.add(s.nonce, x.caller.ID, s.expires)
 	switch {
 	case !room:
-		return errStateMany
+		return x.manyRetried()
 	case !first:
 		return errStateUsed
 	}
 	return nil
+}
+
+// manyRetried refuses a retry that could not be remembered.
+func (x *exchange) manyRetried() *wire.Error {
+	who, n := "all callers", ""
+	if own := x.f.spent.of(x.caller.ID); own > 0 {
+		who, n = "this caller", fmt.Sprintf(" (%d)", own)
+	}
+	return badParams(fmt.Sprintf("too many calls of %s were retried%s within %s (limits.parked_time); wait and try again", who, n, x.f.opt.Limits.parkedTime()))
 }
 
 // badResponse refuses one of inputResponses.

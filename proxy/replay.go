@@ -27,12 +27,14 @@ const (
 )
 
 // replays keep what was sent on the streams of sessions, for agents that lose a
-// connection and ask for the rest. The oldest goes first when there is too much.
+// connection and ask for the rest. When there is too much, the oldest goes first,
+// of the caller that has most.
 type replays struct {
 	each, total int // bytes: of one session, and of all
 
-	mu sync.Mutex
-	rack
+	mu    sync.Mutex
+	of    map[string]*rack // by caller
+	bytes int
 	timer *time.Timer // runs while some record waits for its end
 }
 
@@ -50,8 +52,9 @@ const (
 	streamReduced // likewise over, with an error in place of the answer
 )
 
-// recorded are the records of one session. The zero value is empty.
+// recorded are the records of one session. The zero value is empty, of nobody.
 type recorded struct {
+	caller  string
 	tag     string // begins the ids of the session's events
 	last    uint64
 	streams map[uint64]*record
@@ -68,8 +71,10 @@ type record struct {
 	news    bool   // of a GET stream
 
 	state    int
-	places   [2]*list.Element // in of's rack, and in p's; nil once it is forgotten
+	places   [2]*list.Element // in of's rack, and in its caller's; nil once it is forgotten
 	events   []event
+	cut      uint64 // number of the last event that was given up
+	lost     uint64 // of those, the last request that waited
 	last     uint64 // number of the last event
 	answered bool   // that is the answer
 	bytes    int
@@ -82,6 +87,7 @@ type record struct {
 type event struct {
 	n   uint64
 	msg []byte
+	ask bool // it is a request whose answer is waited for
 }
 
 // A reader is a connection that a stream is written to. There is one at a time.
@@ -115,7 +121,8 @@ func (p *replays) open(of *recorded, request []byte, news bool, rd *reader) *rec
 }
 
 // find returns the stream and the number that the id of an event names. r is nil
-// for a GET stream that is no longer known; ok is false for all else that is not.
+// for a GET stream that is no longer known; ok is false for all else that is not,
+// and where a request is missing behind the event that a server waits for.
 func (p *replays) find(of *recorded, id string) (r *record, n uint64, ok bool) {
 	tag, rest, _ := strings.Cut(id, "-")
 	stream, num, _ := strings.Cut(rest, "-")
@@ -127,7 +134,7 @@ func (p *replays) find(of *recorded, id string) (r *record, n uint64, ok bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r = of.streams[k]; r == nil || of.tag != tag || r.news != news || n > r.last {
+	if r = of.streams[k]; r == nil || of.tag != tag || r.news != news || n > r.last || n < r.lost && r.state == streamRuns {
 		return nil, 0, news
 	}
 	return r, n, true
@@ -159,9 +166,27 @@ func (r *record) put(msg []byte) {
 	if r.places[0] == nil {
 		return // its session has ended
 	}
-	r.events = append(r.events, event{r.last, msg})
+	r.events = append(r.events, event{r.last, msg, isRequest(msg)})
 	r.p.weigh(r, len(msg)+eventWeight)
 	r.wake()
+}
+
+// isRequest tells requests from notifications, as wire writes them. For answers it
+// does not matter.
+func isRequest(msg []byte) bool { return bytes.HasPrefix(msg, requestHead) }
+
+var requestHead = []byte(`{"jsonrpc":"2.0","id":`)
+
+// settle notes that the answer to a request is not waited for any more.
+func (r *record) settle(id []byte) {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	for i := range r.events {
+		e := &r.events[i]
+		if rest, ok := bytes.CutPrefix(e.msg, requestHead); ok && bytes.HasPrefix(rest, id) {
+			e.ask = false
+		}
+	}
 }
 
 func (r *record) wake() {

@@ -43,6 +43,9 @@ func (f *Front) revisit(in *inbound, s *session, id string) {
 		f.news(in, s, nil, 0)
 		return
 	case r.news:
+		if r.gap(n) {
+			s.retell()
+		}
 		f.news(in, s, r, n)
 		return
 	}
@@ -55,6 +58,13 @@ func (f *Front) revisit(in *inbound, s *session, id string) {
 	if v.open(in, s) == nil {
 		v.follow(in, s)
 	}
+}
+
+// gap reports whether something that came behind n is gone.
+func (r *record) gap(n uint64) bool {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	return n < r.cut
 }
 
 // visit begins to read r, or a new GET stream if r is nil. It must be ended.

@@ -94,7 +94,8 @@ type session struct {
 func newSession(id string, c auth.Caller, v *View, version string, caps capabilities) *session {
 	s := &session{id: id, caller: c, version: version, caps: caps,
 		mail: newMailbox(waitingLogs, waitingLogBytes), gone: make(chan struct{})}
-	s.watcher = watcher{view: v, answers: caps.answers != 0, kinds: [3]bool{true, true, true}, known: [2]string{id, c.ID}, sess: s}
+	s.watcher = watcher{view: v, answers: caps.answers, kinds: [3]bool{true, true, true}, known: [2]string{id, c.ID}, sess: s}
+	s.replay.caller = c.ID
 	s.level.Store(-1)
 	s.touch()
 	s.watch()

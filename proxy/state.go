@@ -120,7 +120,6 @@ var (
 	errStateArgs     = badParams("requestState was given for other arguments")
 	errStateUsed     = badParams("requestState was used before; each is good for one retry")
 	errStateUnknown  = badParams("no call waits for this requestState: it has ended or was given up; make the call anew without it")
-	errStateMany     = badParams("too many calls of this caller were retried in the last minutes; wait and try again")
 	errStateMissing  = badParams("inputResponses came without a requestState")
 	errStateEra      = badParams("requestState belongs to 2026-07-28")
 )

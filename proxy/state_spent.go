@@ -6,10 +6,9 @@ import (
 )
 
 const (
-	// maxSpent bounds the states that are remembered as used.
-	maxSpent = 16 << 10
-	// spentShare bounds those of one caller.
-	spentShare = maxSpent / 2
+	// maxSpent bounds the states that are remembered as used. One caller has as
+	// many as it leaves free at most, so that the next one finds room.
+	maxSpent = 64 << 10
 	// spentSweep is how often expired ones are looked for at most.
 	spentSweep = 10 * time.Second
 )
@@ -45,7 +44,7 @@ func (s *spent) add(n nonce, caller string, expires int64) (first, room bool) {
 		return false, true
 	}
 	s.sweep(time.Now())
-	if len(s.m) >= maxSpent || s.has[caller] >= spentShare {
+	if s.has[caller] >= maxSpent-len(s.m) {
 		return false, false
 	}
 	if s.m == nil {
@@ -54,6 +53,13 @@ func (s *spent) add(n nonce, caller string, expires int64) (first, room bool) {
 	s.m[n] = use{caller, expires}
 	s.has[caller]++
 	return true, true
+}
+
+// of returns how many states of a caller are remembered.
+func (s *spent) of(caller string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.has[caller]
 }
 
 // sweep drops what has expired: it is refused for that.

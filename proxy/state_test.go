@@ -254,24 +254,55 @@ func FuzzSameArguments(f *testing.F) {
 func TestSpentIsBounded(t *testing.T) {
 	var s spent
 	later := time.Now().Add(time.Hour).UnixNano()
+	const half = maxSpent / 2
 	name := func(i int) (n nonce) { copy(n[:], fmt.Sprint(i)); return n }
-	for i := range spentShare {
+	for i := range half {
 		if first, room := s.add(name(i), "a", later); !first || !room {
 			t.Fatalf("%d: %v %v", i, first, room)
 		}
 	}
-	if first, room := s.add(name(spentShare), "a", later); first || room {
+	if first, room := s.add(name(half), "a", later); first || room {
 		t.Error("one caller has more than its share")
 	}
 	if first, room := s.add(name(0), "a", later); first || !room {
 		t.Error("used again")
 	}
-	if first, room := s.add(name(spentShare), "b", time.Now().UnixNano()); !first || !room {
+	if first, room := s.add(name(half), "b", time.Now().UnixNano()); !first || !room {
 		t.Error("another caller has no room")
 	}
 	s.sweep(time.Now().Add(spentSweep))
-	if s.was(name(spentShare)) || !s.was(name(0)) || len(s.has) != 1 {
+	if s.was(name(half)) || !s.was(name(0)) || len(s.has) != 1 {
 		t.Errorf("after the sweep %d of %d callers are left", len(s.m), len(s.has))
+	}
+}
+
+// However many states a few callers use, another one finds room; and what was used
+// stays so.
+func TestSpentIsShared(t *testing.T) {
+	var s spent
+	later, n := time.Now().Add(time.Hour).UnixNano(), 0
+	name := func(i int) (n nonce) { copy(n[:], fmt.Sprint(i)); return n }
+	for _, caller := range []string{"a", "b", "c", "d"} {
+		before := n
+		for {
+			if first, room := s.add(name(n), caller, later); !room {
+				break
+			} else if !first {
+				t.Fatalf("%d was used before", n)
+			}
+			n++
+		}
+		if n-before < maxSpent/32 {
+			t.Errorf("%s has room for %d", caller, n-before)
+		}
+	}
+	for i := range n {
+		if first, room := s.add(name(i), "e", later); first || !room {
+			t.Fatalf("%d is forgotten", i)
+		}
+	}
+	if n >= maxSpent {
+		t.Errorf("%d are known", n)
 	}
 }
 

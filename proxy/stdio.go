@@ -232,7 +232,7 @@ func (p *pipe) open(ctx, reading context.Context, x *exchange) {
 		return
 	}
 	p.sess = newSession("stdio", auth.Stdio, p.view, version, x.declared(version))
-	p.f.met(p.view, p.sess.caps)
+	p.f.met(p.view, p.sess.viewer())
 	a := answer{result: x.handshake(version)}
 	p.send(ctx, a.reply(x.msg.ID))
 	p.calls.Add(1)

@@ -134,6 +134,15 @@ func (s *stream) away() time.Duration {
 	return s.rec.away()
 }
 
+// settle notes that nobody waits for the answer to a request on s any more.
+func (s *stream) settle(id []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rec != nil {
+		s.rec.settle(id)
+	}
+}
+
 // alone reports whether nobody reads s, after abandon.
 func (s *stream) alone() bool {
 	s.mu.Lock()

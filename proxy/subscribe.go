@@ -129,7 +129,7 @@ func readURIs(list []byte) (uris []string, err *wire.Error) {
 func (x *exchange) owners(ctx context.Context, uris []string) []aggregate.Route {
 	routes := x.ownersNow(uris)
 	if len(routes) < len(uris) && x.f.opt.ListWait != nil {
-		x.f.opt.ListWait(ctx, x.view.Key, x.caps().answers != 0)
+		x.f.opt.ListWait(ctx, x.view.Key, x.viewer())
 		routes = x.ownersNow(uris)
 	}
 	return routes

@@ -43,7 +43,7 @@ func (x *exchange) subscription(ctx context.Context) (*subscription, error) {
 		return nil, err
 	}
 	s := &subscription{f: x.f, caller: x.caller.ID, id: bytes.Clone(x.msg.ID)}
-	s.watcher = watcher{view: x.view, answers: x.caps().answers != 0, stamp: s.id, known: [2]string{"", x.caller.ID}}
+	s.watcher = watcher{view: x.view, answers: x.caps().answers, stamp: s.id, known: [2]string{"", x.caller.ID}}
 	for i, c := range [...]string{"tools", "prompts", "resources"} {
 		s.kinds[i] = want.kinds[i] && mayOffer(x.snapshot(), c)
 	}

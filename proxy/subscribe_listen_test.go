@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 )
 
 func listenBody(id, notifications string) string {
@@ -158,7 +160,7 @@ func TestListenWaits(t *testing.T) {
 	var w *world
 	waits := 0
 	w, sub := subWorld(t, func(o *Options) {
-		o.ListWait = func(context.Context, string, bool) {
+		o.ListWait = func(context.Context, string, upstream.Viewer) {
 			waits++
 			w.build("default", "", sources(), 0)
 		}

@@ -24,6 +24,17 @@ func (w *watcher) knows(isolation string) bool {
 	return isolation == "" || slices.Contains(w.known[:], isolation)
 }
 
+// hears reports whether the watcher is who an update of a resource is for.
+func (f *Front) hears(w *watcher, from upstream.Origin) bool {
+	if from.Hears == nil || !w.knows(from.Isolation) {
+		return w.knows(from.Isolation)
+	}
+	return from.Hears(upstream.Target{
+		Server: from.Server, Profile: w.view.Profile, Session: w.known[0], Caller: w.known[1],
+		Answers: f.answers(from.Server, w.answers), Legacy: w.sess != nil,
+	})
+}
+
 // updated passes on that a resource changed, to those who subscribed to it at
 // this server.
 func (f *Front) updated(profile string, from upstream.Origin, params []byte) {
@@ -34,7 +45,7 @@ func (f *Front) updated(profile string, from upstream.Origin, params []byte) {
 	}
 	u := update{resource: resource{from.Server, uri}}
 	for _, w := range f.subs.of(u.resource) {
-		if w.view.Profile != profile || !w.knows(from.Isolation) {
+		if w.view.Profile != profile || !f.hears(w, from) {
 			continue
 		}
 		if u.params == nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
 	"github.com/mcp-sidecar/mcp-sidecar/auth"
+	"github.com/mcp-sidecar/mcp-sidecar/policy"
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 )
 
@@ -212,6 +213,51 @@ func TestUpdatesOfIsolatedConnections(t *testing.T) {
 				t.Errorf("%s: session %d heard %v, want %d of each", tt.name, i, got, tt.want[i])
 			}
 		}
+	}
+}
+
+// The server decides for each agent whether an update is for it, by what somebody
+// can answer on its behalf.
+func TestUpdatesByAgent(t *testing.T) {
+	tools := policy.NewAsker("files", policy.Sampling{}, policy.Elicitation{}, policy.Roots{Enabled: new(bool)})
+	w, _ := subWorld(t, func(o *Options) { o.Askers = func(string) *policy.Asker { return tools } })
+	a := auth.Caller{ID: "a"}
+	declares := map[string]policy.Answers{"plain": 0, "form": policy.AnswerForm, "roots": policy.AnswerRoots, "both": policy.AnswerForm | policy.AnswerRoots}
+	agents := map[string]*session{}
+	for name, can := range declares {
+		s, _ := w.front.sessions.open(a, mustView(w), "2025-11-25", capabilities{answers: can})
+		if err := w.front.follow(t.Context(), &s.watcher, resource{"files", uriA}); err != nil {
+			t.Fatal(err)
+		}
+		agents[name] = s
+	}
+	from := upstream.Origin{Server: "files", Isolation: "a", Hears: func(g upstream.Target) bool { return g.Answers != 0 }}
+	w.front.Notify("default", from, updatedMethod, []byte(`{"uri":"file:///a.txt"}`))
+	for name, s := range agents {
+		want := 0
+		if name == "form" || name == "both" {
+			want = 1
+		}
+		if n := len(s.news.updates); n != want {
+			t.Errorf("%s heard %d updates, want %d", name, n, want)
+		}
+	}
+	var got upstream.Target
+	from.Hears = func(g upstream.Target) bool { got = g; return true }
+	for name, s := range agents {
+		w.front.hears(&s.watcher, from)
+		want := upstream.Target{Server: "files", Profile: "default", Session: s.id, Caller: "a", Answers: declares[name] &^ policy.AnswerRoots, Legacy: true}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+		if s.watcher.sess = nil; !w.front.hears(&s.watcher, from) || got.Legacy {
+			t.Errorf("a listen of %s is asked about as %+v", name, got)
+		}
+		s.watcher.sess = s
+	}
+	from.Isolation = "another"
+	if w.front.hears(&agents["both"].watcher, from) {
+		t.Error("an agent hears of another caller's connection")
 	}
 }
 

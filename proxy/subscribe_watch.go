@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
+	"github.com/mcp-sidecar/mcp-sidecar/policy"
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
 
@@ -32,12 +34,12 @@ var changes = [3]string{
 // legacy agent, or one subscriptions/listen of a modern one.
 type watcher struct {
 	view    *View
-	answers bool          // it sees what agents see that can answer questions
-	kinds   [3]bool       // the lists that it is told of, in the order of listed
-	stamp   []byte        // raw subscription id in its messages; nil for sessions
-	known   [2]string     // what isolates a connection that is its own
-	sess    *session      // nil for a listen
-	wake    chan struct{} // holds a token while news waits
+	answers policy.Answers // the kinds of questions that its agent can answer
+	kinds   [3]bool        // the lists that it is told of, in the order of listed
+	stamp   []byte         // raw subscription id in its messages; nil for sessions
+	known   [2]string      // what isolates a connection that is its own
+	sess    *session       // nil for a listen
+	wake    chan struct{}  // holds a token while news waits
 
 	news struct {
 		sync.Mutex
@@ -60,7 +62,12 @@ type update struct {
 	params []byte
 }
 
-func (w *watcher) snapshot() Snapshot { return w.view.of(w.answers) }
+// viewer is the kind of agents that is told.
+func (w *watcher) viewer() upstream.Viewer {
+	return upstream.Viewer{Answers: w.answers != 0, Legacy: w.sess != nil}
+}
+
+func (w *watcher) snapshot() Snapshot { return w.view.of(w.viewer()) }
 
 // watch begins to look at the view.
 func (w *watcher) watch() {

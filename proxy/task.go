@@ -235,6 +235,9 @@ func (x *exchange) newTask(server string, r upstream.Response) (answer, error) {
 	}
 	t := task{server: server, via: r.Via, id: id}
 	out := x.withToken(r.Result, t, x.sealTask(t), member)
+	if x.modern {
+		out = without(out, "inputRequests") // they come, screened, when the agent asks for the state
+	}
 	return answer{result: x.f.cleanKeeping(out, r.Flags, x.keptMeta())}, nil
 }
 

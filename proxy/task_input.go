@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"slices"
-	"sync"
+	"strings"
 	"time"
 
+	"github.com/mcp-sidecar/mcp-sidecar/policy"
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
@@ -15,73 +15,6 @@ import (
 // A modern task asks for input in what tasks/get returns, and gets it by
 // tasks/update. The same questions come back with every poll until they are
 // answered, but count once towards what the server may ask.
-
-// Limits of what is remembered of such questions. Of one that is forgotten, only
-// its count is wrong.
-const (
-	maxRecalled      = 512
-	maxRecalledBytes = 1 << 20
-)
-
-// A recalled is a question of a task that was screened.
-type recalled struct {
-	asked  [sha256.Size]byte // digest of what the server sent
-	method string
-	params []byte // as the agent gets them
-	began  time.Time
-	// hidden is true when the agent does not get it, answered when it has.
-	hidden, answered bool
-}
-
-// recall is the questions of all tasks, the oldest first. The zero value is empty.
-type recall struct {
-	mu    sync.Mutex
-	known map[[sha256.Size]byte]*recalled
-	order [][sha256.Size]byte
-	bytes int
-}
-
-// inputKey names the question of a task.
-func inputKey(t task, key string) [sha256.Size]byte {
-	return sha256.Sum256([]byte(t.server + "\x00" + t.via + "\x00" + t.id + "\x00" + key))
-}
-
-func (r *recall) find(k [sha256.Size]byte) (q recalled, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if p := r.known[k]; p != nil {
-		return *p, true
-	}
-	return q, false
-}
-
-func (r *recall) put(k [sha256.Size]byte, q recalled) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.forget(k)
-	if len(q.params) > maxRecalledBytes {
-		return
-	}
-	for len(r.order) >= maxRecalled || len(r.order) > 0 && r.bytes+len(q.params) > maxRecalledBytes {
-		r.forget(r.order[0])
-	}
-	if r.known == nil {
-		r.known = map[[sha256.Size]byte]*recalled{}
-	}
-	r.known[k], r.order, r.bytes = &q, append(r.order, k), r.bytes+len(q.params)
-}
-
-// forget drops a question; r.mu is held.
-func (r *recall) forget(k [sha256.Size]byte) {
-	q := r.known[k]
-	if q == nil {
-		return
-	}
-	i := slices.Index(r.order, k)
-	r.order = slices.Delete(r.order, i, i+1)
-	r.bytes -= len(q.params)
-	delete(r.known, k)
-}
 
 // taskInputs screens the questions in a task's state, takes out those that the
 // agent does not get, and has the server told what they are answered with.
@@ -124,18 +57,37 @@ func (x *exchange) taskInputs(ctx context.Context, t task, r *upstream.Response)
 func (x *exchange) taskInput(ctx context.Context, t task, in *inquiry) (answer []byte, err *wire.Error) {
 	k := inputKey(t, in.key)
 	asked := sha256.Sum256(append([]byte(in.q.Method+"\x00"), in.q.Params...))
-	if q, ok := x.f.recall.find(k); ok && q.asked == asked {
-		if in.q.Params = q.params; q.hidden {
-			in.result = emptyObject
-		}
-		return nil, nil
+	q, ok := x.f.recall.find(k)
+	if ok && q.asked == asked {
+		return nil, x.askedAgain(k, q, in)
 	}
 	if err := x.screen(ctx, in); err != nil {
 		in.result = emptyObject // it stays open: what is over a rate is asked later
 		return nil, err
 	}
-	x.f.recall.put(k, recalled{asked: asked, method: in.q.Method, params: bytes.Clone(in.q.Params), began: time.Now(), hidden: in.result != nil})
+	x.f.recall.put(k, recalled{caller: x.caller.ID, asked: asked, method: in.q.Method, params: bytes.Clone(in.q.Params), began: time.Now(), hidden: in.result != nil})
 	return in.result, nil
+}
+
+// askedAgain shows a question like the last time. It counts no more.
+func (x *exchange) askedAgain(k digest, q recalled, in *inquiry) *wire.Error {
+	if q.hidden {
+		in.result = emptyObject
+		return nil
+	}
+	if q.thin {
+		to := x.hearer()
+		to.Again = true
+		v, err := x.f.asker(in.q.Server).Screen(time.Now(), in.q.Method, in.q.Params, in.q.Flags, to)
+		if err != nil {
+			in.result = emptyObject
+			return err
+		}
+		q.params, q.thin = bytes.Clone(v.Params), false
+		x.f.recall.put(k, q)
+	}
+	in.q.Params = q.params
+	return nil
 }
 
 // answerTask gives a server answers that are not the agent's.
@@ -149,7 +101,6 @@ func (x *exchange) answerTask(ctx context.Context, t task, responses []byte) {
 }
 
 // reviewInputs holds the agent's answers in tasks/update against the questions.
-// Servers ignore answers to what they did not ask, so those may pass.
 func (x *exchange) reviewInputs(t task) *wire.Error {
 	from, _, ok := wire.Find(x.params.raw, "inputResponses")
 	if !ok || wire.Kindof(x.params.responses) != '{' {
@@ -173,23 +124,70 @@ func (x *exchange) reviewInputs(t task) *wire.Error {
 }
 
 func (x *exchange) reviewInput(t task, key string, val []byte) ([]byte, *wire.Error) {
+	a := x.f.asker(t.server)
+	if a == nil {
+		return val, nil
+	}
 	k := inputKey(t, key)
 	q, ok := x.f.recall.find(k)
-	a := x.f.asker(t.server)
-	switch {
-	case !ok || q.answered || a == nil:
-		return val, nil
-	case q.hidden:
+	if !ok {
+		q.method = answerTo(val)
+	}
+	if q.hidden || !ok && q.method != "" && a.Offers()&kindsOf(q.method) == 0 {
 		return nil, badResponse(key, "was not asked for")
 	}
 	if why := malformed(q.method, val); why != "" {
 		return nil, badResponse(key, why)
 	}
+	switch {
+	case q.method == "":
+		return val, nil // servers ignore answers to what they did not ask
+	case ok && !x.f.recall.answer(k):
+		if err := x.oncemore(a, q); err != nil {
+			return nil, badResponse(key, "was given before, and cannot be used once more: "+err.Message)
+		}
+	}
 	out, err := x.judge(a, about{t.server, q.method, q.began}, q.params, val, byAgent)
 	if err != nil {
 		return nil, badResponse(key, "cannot be used: "+err.Message)
 	}
-	q.answered = true
-	x.f.recall.put(k, q)
 	return out, nil
+}
+
+// oncemore counts the question of an answer that follows another one: whoever asks
+// the same twice asks two things.
+func (x *exchange) oncemore(a *policy.Asker, q recalled) *wire.Error {
+	if q.thin {
+		return badParams("get the task's state first")
+	}
+	_, err := a.Screen(time.Now(), q.method, q.params, wire.NonASCII|wire.Escapes, policy.Audience{Caller: x.caller.ID})
+	return err
+}
+
+// answerTo is the method of the question that an answer is to, by its form; empty
+// if that is none. It is for answers to questions that are not known, or no more.
+func answerTo(val []byte) (method string) {
+	wire.Each(val, func(key, _ []byte) bool {
+		switch strings.ToLower(string(key)) {
+		case "action":
+			method = methodElicit
+		case "role":
+			method = methodSampling
+		case "roots":
+			method = methodRoots
+		}
+		return method == ""
+	})
+	return method
+}
+
+// kindsOf are those that a method asks for.
+func kindsOf(method string) policy.Answers {
+	switch method {
+	case methodElicit:
+		return policy.AnswerForm | policy.AnswerURL
+	case methodSampling:
+		return policy.AnswerSampling
+	}
+	return policy.AnswerRoots
 }

@@ -212,7 +212,7 @@ func TestDebounce(t *testing.T) {
 			t.Errorf("after a change and back: %q", got)
 		}
 		w.build("default", "", sources(), 0)
-		s.sawList(view.snapshot(), 0)
+		s.sawList(s.snapshot(), 0)
 		if got := told(); len(got) != 0 {
 			t.Errorf("after it listed: %q", got)
 		}

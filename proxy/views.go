@@ -43,33 +43,36 @@ type View struct {
 	Key, Profile, Server string
 
 	current atomic.Pointer[holder]
-	asking  atomic.Pointer[holder] // nil as long as it is the same
 
 	mu      sync.Mutex
 	subs    map[*watcher]struct{}
 	pending bool // a flush is due
 }
 
-type holder struct{ Snapshot }
+// A holder has a snapshot for every kind of agents, most often the same one.
+type holder [4]Snapshot
+
+// seat is where a holder has what such agents see.
+func seat(who upstream.Viewer) (i int) {
+	if who.Answers {
+		i++
+	}
+	if who.Legacy {
+		i += 2
+	}
+	return i
+}
 
 // nothing is what a view offers before its first update.
 var nothing = aggregate.Build(aggregate.View{}, nil)
 
-// snapshot returns what v offers now.
-func (v *View) snapshot() Snapshot {
+// of returns what v offers to such agents now: there are servers with tools that
+// not all see.
+func (v *View) of(who upstream.Viewer) Snapshot {
 	if h := v.current.Load(); h != nil {
-		return h.Snapshot
+		return h[seat(who)]
 	}
 	return nothing
-}
-
-// of returns what v offers to agents that can answer questions, or cannot: there
-// are servers with tools for the former only.
-func (v *View) of(answers bool) Snapshot {
-	if h := v.asking.Load(); answers && h != nil {
-		return h.Snapshot
-	}
-	return v.snapshot()
 }
 
 // subscribe has a watcher told of changes.
@@ -89,13 +92,12 @@ func (v *View) unsubscribe(w *watcher) {
 }
 
 // update swaps the snapshots and tells the subscribers a little later.
-func (v *View) update(s, asking Snapshot) {
-	v.current.Store(&holder{s})
-	if asking == nil {
-		v.asking.Store(nil)
-	} else {
-		v.asking.Store(&holder{asking})
+func (v *View) update(s Snapshot, others map[upstream.Viewer]Snapshot) {
+	h := &holder{s, s, s, s}
+	for who, other := range others {
+		h[seat(who)] = other
 	}
+	v.current.Store(h)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.pending || len(v.subs) == 0 {
@@ -154,12 +156,12 @@ func (k *Keeper) View(profile, server string) (*View, bool) {
 	return v, ok
 }
 
-// Update gives a view, made by Add, its next snapshot, and the one for agents
-// that can answer questions: nil if that is the same. Sessions whose last known
-// list differs are told after a short while.
-func (k *Keeper) Update(profile, server string, s, asking Snapshot) {
+// Update gives a view, made by Add, its next snapshot, and those of the agents that
+// see another one. Sessions whose last known list differs are told after a short
+// while.
+func (k *Keeper) Update(profile, server string, s Snapshot, others map[upstream.Viewer]Snapshot) {
 	if v, ok := k.View(profile, server); ok {
-		v.update(s, asking)
+		v.update(s, others)
 	}
 }
 

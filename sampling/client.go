@@ -127,11 +127,11 @@ func completions(base string) (string, error) {
 	return u.String(), nil
 }
 
-// ask sends req, and once more where a model wants the limit by its newer name.
+// ask sends req, and again where a model does not take one of its parameters: each
+// is given up once.
 func (c *Client) ask(ctx context.Context, target, key string, req *chat) ([]byte, error) {
 	status, body, err := c.post(ctx, target, key, req)
-	if err == nil && status == http.StatusBadRequest && bytes.Contains(body, []byte("max_completion_tokens")) {
-		req.MaxCompletionTokens, req.MaxTokens = req.MaxTokens, 0
+	for err == nil && status == http.StatusBadRequest && req.yield(body) {
 		status, body, err = c.post(ctx, target, key, req)
 	}
 	switch {

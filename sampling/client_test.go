@@ -117,7 +117,7 @@ func TestSample(t *testing.T) {
 	}
 	// What Review makes of it is what the server gets.
 	a := policy.NewAsker("s", policy.Sampling{}, policy.Elicitation{}, policy.Roots{})
-	out, log, bad := a.Review("sampling/createMessage", []byte(`{}`), []byte(got))
+	out, log, bad := a.Review("c", "sampling/createMessage", []byte(`{}`), []byte(got))
 	if bad != nil || log != "" || string(out) != `{"role":"assistant","content":{"type":"text","text":"hello"},"model":"m-1","stopReason":"endTurn"}` || a.Counts().Sampling.Tokens != 7 {
 		t.Errorf("got %s, %q, %v, %+v", out, log, bad, a.Counts())
 	}
@@ -281,7 +281,11 @@ func TestKeyFault(t *testing.T) {
 			t.Errorf("mode %04o: got %q, want %q", mode, got, want)
 		}
 	}
-	for path, want := range map[string]string{dir: "is not a regular file", filepath.Join(dir, "none"): "there is no such file", filepath.Join(path, "x"): "cannot be read"} {
+	empty := filepath.Join(dir, "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{empty: "is empty", dir: "is not a regular file", filepath.Join(dir, "none"): "there is no such file", filepath.Join(path, "x"): "cannot be read"} {
 		if got := KeyFault(path); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -312,6 +316,50 @@ func TestNewerName(t *testing.T) {
 	w = newWorld(t, reply(400, "max_completion_tokens"))
 	if _, err := w.sample(t, `{`+hello+`}`); err == nil || len(w.seen) != 2 {
 		t.Errorf("got error %v after %d requests", err, len(w.seen))
+	}
+}
+
+// TestRefusedParameters holds that what a model does not take is left out, each once,
+// where the error names it.
+func TestRefusedParameters(t *testing.T) {
+	const (
+		start  = `{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":10`
+		newer  = `{"model":"m","messages":[{"role":"user","content":"hi"}],"max_completion_tokens":10`
+		warm   = `,"temperature":0.7`
+		ends   = `,"stop":["x"]}`
+		params = `{` + hello + `,"temperature":0.7,"stopSequences":["x"]}`
+	)
+	for _, tc := range []struct {
+		name   string
+		errors []string // before the answer
+		want   []string
+		fails  bool
+	}{
+		{"temperature", []string{`{"error":{"message":"no","param":"temperature"}}`}, []string{start + warm + ends, start + ends}, false},
+		{"by its message", []string{`{"error":{"message":"Unsupported value: 'temperature' does not support 0.7 with this model."}}`}, []string{start + warm + ends, start + ends}, false},
+		{"stop", []string{`{"error":{"message":"no","param":"stop"}}`}, []string{start + warm + ends, start + warm + "}"}, false},
+		{"all", []string{`{"error":{"param":"max_tokens","message":"Use 'max_completion_tokens' instead."}}`, `{"error":{"param":"temperature"}}`, `{"error":{"param":"stop"}}`},
+			[]string{start + warm + ends, newer + warm + ends, newer + ends, newer + "}"}, false},
+		{"again", []string{`{"error":{"param":"temperature"}}`, `{"error":{"param":"temperature"}}`}, []string{start + warm + ends, start + ends}, true},
+		{"another", []string{`{"error":{"message":"the temperature here does not stop","param":"messages"}}`}, []string{start + warm + ends}, true},
+		{"no JSON", []string{`temperature`}, []string{start + warm + ends}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var n atomic.Int64
+			w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+				if i := int(n.Add(1)); i <= len(tc.errors) {
+					reply(400, tc.errors[i-1])(rw, r)
+					return
+				}
+				reply(200, says)(rw, r)
+			})
+			if _, err := w.sample(t, params); (err != nil) != tc.fails {
+				t.Errorf("got error %v", err)
+			}
+			if diff := cmp.Diff(tc.want, w.seen); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -22,6 +22,8 @@ func KeyFault(path string) string {
 		return "cannot be read"
 	case !st.Mode().IsRegular():
 		return notRegular
+	case st.Size() == 0:
+		return "is empty"
 	case open(st.Mode()):
 		return fmt.Sprintf("others may read it (mode %04o), want mode 0600", st.Mode().Perm())
 	}

@@ -74,9 +74,10 @@ func (p *pkg) rel() string { return strings.TrimPrefix(strings.TrimPrefix(p.Impo
 func (p *pkg) top() string { return topOf(p.rel()) }
 
 func topOf(rel string) string {
-	first, _, _ := strings.Cut(rel, "/")
+	first, rest, _ := strings.Cut(rel, "/")
 	if first == "internal" {
-		return rel
+		second, _, _ := strings.Cut(rest, "/")
+		return path.Join(first, second)
 	}
 	return first
 }

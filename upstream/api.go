@@ -131,6 +131,11 @@ type Origin struct {
 	Server string
 	// Isolation is whose it is, a session or a caller: empty when it is shared.
 	Isolation string
+	// Hears reports whether the agent that t stands for hears of this update of a
+	// resource: one hears it from the connection of its calls while that is
+	// subscribed, and else from the shared one. If nil, all do whose it is. It is
+	// good while OnNotify runs.
+	Hears func(t Target) bool
 }
 
 // A Response is a server's answer: Result or Error, as the bytes it sent.
@@ -181,23 +186,25 @@ type Listing struct {
 	Templates []json.RawMessage
 	// Faults say what was cut or could not be listed, for people to read.
 	Faults []string
+	// TTL is how long the server says that its tools stay as they are; zero when it
+	// does not say.
+	TTL time.Duration
 }
 
 // State is where a server stands.
 type State string
 
-// The states. Lazy, Recycled, Parked and NeedsLogin are part of the model that
-// status and metrics share.
+// The states; docs/SERVERS.md has what leads from one to another.
 const (
-	Disabled   State = "disabled"
-	Connecting State = "connecting"
-	Ready      State = "ready"
-	Degraded   State = "degraded"
-	Parked     State = "parked"
-	Lazy       State = "lazy"
-	Recycled   State = "recycled"
-	NeedsLogin State = "needs-login"
-	Failed     State = "failed"
+	Disabled   State = "disabled"    // by configuration
+	Connecting State = "connecting"  // for the first time
+	Ready      State = "ready"       // connected and listed
+	Degraded   State = "degraded"    // connected, but calls find it unwell
+	Parked     State = "parked"      // given up for now, probed now and then
+	Lazy       State = "lazy"        // starts with its first call
+	Recycled   State = "recycled"    // ended by its time-out, starts with the next call
+	NeedsLogin State = "needs-login" // refuses our credentials
+	Failed     State = "failed"      // down, tried again soon, or cannot be with these settings
 )
 
 // Status is a server's state at one moment.
@@ -210,6 +217,15 @@ type Status struct {
 	Info    Info
 	Noise   int64 // lines or events that were not JSON-RPC
 	Tools   int
+	// Attempts is how often in a row it could not be connected.
+	Attempts int
+	// Breaker is closed, open or half-open.
+	Breaker string
+	// InFlight and Queued are calls: those at the server, and those that wait for
+	// a place.
+	InFlight, Queued int
+	// Lazy is true for a server that starts with its first call.
+	Lazy bool
 }
 
 // Kind tells what went wrong between us and a server.
@@ -228,6 +244,8 @@ const (
 	Closed                       // the sidecar stops
 	RateLimited                  // 429; RetryAfter says when
 	Gone                         // the connection that a call must follow ended
+	Open                         // the breaker is open: nothing was sent
+	Proxy                        // the proxy on the way failed, not the server
 )
 
 // Error is a failure to get an answer from a server.

@@ -73,8 +73,7 @@ var errOneEra = errors.New("the server says that it speaks older versions of MCP
 // connection with one: then a server may ask in the middle of a call, and what
 // it was written for needs no translation.
 func (s *server) bothEras() bool {
-	c := s.plain.current()
-	return c != nil && c.Info().BothEras && !s.oneEra.Load() && s.settings.protocol() != ModernOnly
+	return s.both.Load() && !s.oneEra.Load() && s.settings.protocol() != ModernOnly
 }
 
 // doIn sends a call over a connection that w finds.

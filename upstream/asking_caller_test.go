@@ -38,7 +38,7 @@ func TestLateWordsStayWithTheirCaller(t *testing.T) {
 		wantAlive(t, c, 0, 1, 2)
 		c.all()[1].send([]byte(`{"jsonrpc":"2.0","id":"late","method":"elicitation/create","params":{"message":"secret"}}`))
 		for i := range 3 {
-			c.all()[i].send(wire.AppendNotification(nil, "notifications/resources/updated", []byte(`{"uri":"x:y"}`)))
+			c.all()[i].send(wire.AppendNotification(nil, "notifications/message", []byte(`{"level":"info"}`)))
 			synctest.Wait()
 		}
 		if n := other.asked.Load(); n != 0 {
@@ -64,13 +64,13 @@ func TestAdoption(t *testing.T) {
 		c := &cast{plain: []string{"p"}, asking: []string{"q"}}
 		st := newStage(t, c, nil)
 		defer st.stop()
-		st.Expect("default")
+		st.Expect("default", askedNewer)
 		synctest.Wait()
 		wantAlive(t, c, 0, 1)
 		if a, b := st.beginOf("A", "a", "quick").in(t), st.beginOf("B", "b", "quick").in(t); a != 1 || b != 2 {
 			t.Errorf("A ran in %d and B in %d, want 1 and 2", a, b)
 		}
-		if l := st.AskingListing("a"); l == nil || len(l.Tools) != 2 {
+		if l := st.AskingListing("a", askedNewer); l == nil || len(l.Tools) != 2 {
 			t.Errorf("the listing is %v", l)
 		}
 	})
@@ -90,7 +90,7 @@ func TestShareOfPool(t *testing.T) {
 			parked = append(parked, st.beginOf("A", fmt.Sprint("a", i), "ask"))
 		}
 		third := st.beginOf("A", "a3", "ask")
-		if !third.over() || KindOf(third.err) != Busy || !strings.Contains(third.err.Error(), "elicitation.timeout") {
+		if !third.over() || KindOf(third.err) != Busy || !strings.Contains(third.err.Error(), "(max_processes)") {
 			t.Fatalf("got %v, want Busy at once with the reason", third.err)
 		}
 		if e := (*Error)(nil); !errors.As(third.err, &e) || e.RetryAfter != 0 {
@@ -330,8 +330,8 @@ func TestHTTPSessionPerCaller(t *testing.T) {
 	if of["A"] == of["B"] || vias["A"] == vias["B"] {
 		t.Fatalf("both came in session %s", of["A"])
 	}
-	set.Expect("default")
-	set.AwaitAsking(t.Context(), 10*time.Second, "a")
+	set.Expect("default", askedNewer)
+	set.AwaitAsking(t.Context(), 10*time.Second, askedNewer, "a")
 	if n := len(f.got("initialize")); n != 4 {
 		t.Errorf("%d sessions, want discovery's, the lists' and one for each caller", n)
 	}

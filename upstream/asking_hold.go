@@ -18,19 +18,25 @@ type hold struct {
 	who       string
 	answer    func(ctx context.Context, q Question) ([]byte, *wire.Error)
 
-	mu     sync.Mutex
-	open   int  // questions
-	placed bool // has a place
-	over   bool
+	mu    sync.Mutex
+	visit visit
+	open  int // questions
+	over  bool
 }
 
 // do sends the call.
 func (h *hold) do(ctx context.Context, c *Call) (Response, error) {
-	if err := h.srv.enter(ctx); err != nil {
+	var err error
+	if h.visit, err = h.srv.admit(ctx, h.o, c); err != nil {
 		return Response{}, err
 	}
-	h.placed = true
-	defer h.end()
+	r, sent, err := h.send(ctx, c)
+	h.end(sent, err)
+	return r, err
+}
+
+// send returns whether there was a connection too.
+func (h *hold) send(ctx context.Context, c *Call) (Response, bool, error) {
 	if c.Ask != nil {
 		h.answer = c.Ask
 		d := *c
@@ -41,22 +47,21 @@ func (h *hold) do(ctx context.Context, c *Call) (Response, error) {
 		c = &d
 	}
 	if c.Via != "" {
-		return h.o.doThere(ctx, c)
+		r, err := h.o.doThere(ctx, c)
+		return r, true, err
 	}
-	r, err := h.o.do(ctx, c)
+	r, sent, err := h.o.do(ctx, c)
 	if _, ok := wire.Get(c.Params, "task"); ok {
 		h.srv.houses(h.o, r.Result)
 	}
-	return r, err
+	return r, sent, err
 }
 
-func (h *hold) end() {
+func (h *hold) end(sent bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.over = true
-	if h.placed {
-		h.srv.leave()
-	}
+	h.visit.end(h.o, sent, err)
 }
 
 // ask puts a question to the call's agent.
@@ -73,8 +78,9 @@ func (h *hold) begin() {
 	if h.over || h.open > 1 {
 		return
 	}
-	if h.placed {
-		h.placed = false
+	h.visit.answered()
+	if h.visit.placed {
+		h.visit.placed = false
 		h.srv.leave()
 	}
 	if h.exclusive {
@@ -90,11 +96,11 @@ func (h *hold) resume(ctx context.Context) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over || h.open > 0 || h.placed {
+	if h.over || h.open > 0 || h.visit.placed {
 		h.srv.leave()
 		return
 	}
-	h.placed = true
+	h.visit.placed = true
 }
 
 func (h *hold) unpark() bool {

@@ -13,6 +13,9 @@ import (
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
 
+// askedNewer are agents of the newer era that can be asked.
+var askedNewer = Viewer{Answers: true}
+
 // Servers that show some tools only to clients that can be asked are listed
 // once more, once such an agent has come: server-everything is one.
 func TestAskingListing(t *testing.T) {
@@ -21,17 +24,17 @@ func TestAskingListing(t *testing.T) {
 		st := newStage(t, c, nil)
 		defer st.stop()
 		list := func() string {
-			if l := st.AskingListing("a"); l != nil {
+			if l := st.AskingListing("a", askedNewer); l != nil {
 				return fmt.Sprintf("%s", l.Tools)
 			}
 			return "none"
 		}
-		st.AwaitAsking(t.Context(), time.Hour, "a", "nobody") // nothing is read: no wait
+		st.AwaitAsking(t.Context(), time.Hour, askedNewer, "a", "nobody") // nothing is read: no wait
 		changes := st.changes.Load()
 		for range 3 {
-			st.Expect("default")
+			st.Expect("default", askedNewer)
 		}
-		st.AwaitAsking(t.Context(), time.Minute, "a")
+		st.AwaitAsking(t.Context(), time.Minute, askedNewer, "a")
 		synctest.Wait()
 		if got, want := list(), `[{"name":"p"} {"name":"q"}]`; got != want || st.changes.Load() != changes+1 {
 			t.Errorf("got %s and %d changes, want %s and one", got, st.changes.Load()-changes, want)
@@ -99,10 +102,10 @@ func TestAskingListingFails(t *testing.T) {
 				st := newStage(t, tc.cast, tc.edit)
 				defer st.stop()
 				began := time.Now()
-				st.Expect("default")
-				st.AwaitAsking(t.Context(), time.Minute, "a")
-				if time.Since(began) > time.Second || st.AskingListing("a") != nil || len(tc.cast.all()) != tc.want {
-					t.Errorf("%v, listing %v, %d processes", time.Since(began), st.AskingListing("a"), len(tc.cast.all()))
+				st.Expect("default", askedNewer)
+				st.AwaitAsking(t.Context(), time.Minute, askedNewer, "a")
+				if time.Since(began) > time.Second || st.AskingListing("a", askedNewer) != nil || len(tc.cast.all()) != tc.want {
+					t.Errorf("%v, listing %v, %d processes", time.Since(began), st.AskingListing("a", askedNewer), len(tc.cast.all()))
 				}
 			})
 		})
@@ -115,9 +118,9 @@ func TestAskingListingFails(t *testing.T) {
 			c.mu.Lock()
 			c.refuse = errors.New("no more")
 			c.mu.Unlock()
-			st.Expect("default")
-			st.AwaitAsking(t.Context(), time.Minute, "a")
-			if st.AskingListing("a") != nil {
+			st.Expect("default", askedNewer)
+			st.AwaitAsking(t.Context(), time.Minute, askedNewer, "a")
+			if st.AskingListing("a", askedNewer) != nil {
 				t.Error("there is a listing")
 			}
 			st.want("a", Ready)
@@ -126,7 +129,7 @@ func TestAskingListingFails(t *testing.T) {
 			c.mu.Unlock()
 			st.begin("s", "quick").in(t)
 			synctest.Wait()
-			if st.AskingListing("a") == nil {
+			if st.AskingListing("a", askedNewer) == nil {
 				t.Error("the next connection did not read them")
 			}
 		})
@@ -139,8 +142,8 @@ func TestEndpointExpects(t *testing.T) {
 		c := &cast{plain: []string{"p"}, asking: []string{"q"}}
 		st := newStage(t, c, func(s *Settings) { s.Sampling.Endpoint.URL = "http://127.0.0.1:1" })
 		defer st.stop()
-		st.AwaitAsking(t.Context(), time.Minute, "a")
-		if st.AskingListing("a") == nil {
+		st.AwaitAsking(t.Context(), time.Minute, askedNewer, "a")
+		if st.AskingListing("a", askedNewer) == nil {
 			t.Error("no listing")
 		}
 	})

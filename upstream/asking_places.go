@@ -149,7 +149,7 @@ func better(a, b *owner) *owner {
 // caller's and free, else a new one, for which another caller's may have to end.
 func (s *server) pickPooled(w *need) (*owner, error) {
 	p := s.places(w)
-	several := s.seen.several(time.Now())
+	several := s.several(time.Now())
 	if several && p.own > 1 && p.own == s.pool() && p.stale != nil {
 		s.dismiss(p.stale) // it came by all of them when it was alone
 		p = s.places(w)
@@ -198,12 +198,15 @@ func (s *server) place(w *need, p *places, needs int) (*owner, error) {
 
 // full is the answer when no place is left, and none comes free by itself.
 func (s *server) full(p *places, needs int) error {
-	which := fmt.Sprintf("all %d processes for calls with questions are", s.pool())
-	if needs > 1 {
-		which = fmt.Sprintf("all processes for calls with questions that one caller may have beside others (it has %d of %d) are", p.own, s.pool())
+	which := fmt.Sprintf("all %d processes for calls with questions are held by calls that wait for their agents' answers, or by tasks", s.pool())
+	switch {
+	case needs > 1:
+		which = fmt.Sprintf("all processes for calls with questions that one caller may have beside others (it has %d of %d) are held"+
+			" by calls that wait for their agents' answers, or by tasks", p.own, s.pool())
+	case s.pool() == 1:
+		which = "the one process for calls with questions is held by a call that waits for its agent's answer, or by a task"
 	}
-	return s.held(which + " held by calls that wait for their agents' answers, or by tasks: until those agents answer," +
-		" or the question times out (elicitation.timeout); isolation or a larger max_processes helps")
+	return s.held(which + " (max_processes)")
 }
 
 // loyal says whether a call waits a moment for the process that its agent used

@@ -18,15 +18,14 @@ func (o *owner) runApart(all context.Context) error {
 	if !o.arrive(cancel) {
 		return nil
 	}
-	var b backoff
+	b := newBackoff(o.srv.settings.lifecycle())
 	for o.wanted(ctx) {
-		start := time.Now()
 		c, err := o.connectApart(ctx)
 		if err == nil {
-			if o.serveApart(ctx, c); o.proven.Swap(false) || time.Since(start) > provenAfter {
+			if o.serveApart(ctx, c); o.proven.Swap(false) {
 				b.reset()
 			}
-			err = o.lost(c.Err())
+			err = o.lost(c.lost())
 		}
 		if ctx.Err() == nil {
 			o.rest(ctx, err, b.next(err), b.tries > 1)
@@ -101,8 +100,8 @@ func (o *owner) retire() bool {
 }
 
 // connectApart makes one attempt: resolve, start or dial, handshake.
-func (o *owner) connectApart(ctx context.Context) (conn, error) {
-	ctx, cancel := o.connectWithin(ctx)
+func (o *owner) connectApart(life context.Context) (*held, error) {
+	ctx, cancel := o.connectWithin(life)
 	defer cancel()
 	start := time.Now()
 	c, err := o.dial(ctx)
@@ -113,7 +112,9 @@ func (o *owner) connectApart(ctx context.Context) (conn, error) {
 	if err != nil {
 		err = o.explain(ctx, err)
 		if o.translates() && KindOf(err) == Protocol {
-			o.srv.oneEra.Store(true)
+			if !o.srv.oneEra.Swap(true) {
+				o.srv.changed() // its lists are the shared ones from now on
+			}
 			err = &Error{Server: o.srv.name, Op: "connect", Kind: Protocol, Err: fmt.Errorf("%w: %w", errOneEra, err)}
 		}
 		o.end(err)
@@ -121,12 +122,12 @@ func (o *owner) connectApart(ctx context.Context) (conn, error) {
 		return nil, err
 	}
 	o.settle(ctx, c)
-	o.told = o.mirror(ctx, c)
-	o.open(c)
+	o.mirror(life, ctx, c)
+	h := o.open(c)
 	o.sendLogLevel(ctx)
 	o.srv.set.opt.Log.Debug("connection beside the shared one", "server", o.srv.name,
 		"asking", o.route.mode == Asking, "pid", c.Info().PID, "dur", time.Since(start).Round(time.Millisecond))
-	return c, nil
+	return h, nil
 }
 
 // translates reports whether the server would rather be asked in the newer era,
@@ -158,10 +159,12 @@ func (o *owner) settle(ctx context.Context, c conn) {
 }
 
 // serveApart stays until the connection dies, idles or ctx ends.
-func (o *owner) serveApart(ctx context.Context, c conn) {
-	defer c.Close()
+func (o *owner) serveApart(ctx context.Context, c *held) {
+	defer c.finish(ctx, 0)
 	defer o.conn.Store(nil)
-	defer o.told.keepMirror(ctx)()
+	defer o.unmirror()
+	defer o.unread()
+	defer o.keepPulse(ctx, c)()
 	o.readDue(ctx, c)
 	tick := time.NewTicker(idleEnd / 5)
 	defer tick.Stop()

@@ -10,8 +10,7 @@ const (
 	seenMost = 1000      // callers that are remembered
 )
 
-// callers are those that came lately, and when each last did. While there is more
-// than one, none may have everything.
+// callers are those that came lately, and when each last did.
 type callers map[string]time.Time
 
 func (c *callers) note(caller string, now time.Time) {
@@ -43,9 +42,16 @@ func (c callers) several(now time.Time) bool {
 	return false
 }
 
+// several reports whether more than one caller came lately, or can come at any
+// time: then none may have everything, so that the next one finds a place.
+func (s *server) several(now time.Time) bool {
+	can := s.set.opt.SeveralCallers
+	return s.seen.several(now) || can != nil && can()
+}
+
 // share is how many of n one caller may have: all of them while it is alone.
 func (s *server) share(n int) int {
-	if !s.seen.several(time.Now()) {
+	if !s.several(time.Now()) {
 		return n
 	}
 	return max(1, n*3/4)

@@ -22,7 +22,9 @@ import (
 // A cast is a legacy server of which every connection is a process of its own.
 // Its tool waits until the test lets it go, or asks first.
 type cast struct {
-	modern bool // speaks the modern era
+	modern bool   // speaks the modern era
+	both   bool   // speaks both, by its word
+	liar   string // but has this for initialize
 	caps   string
 
 	mu     sync.Mutex
@@ -41,6 +43,7 @@ type actor struct {
 	gate   chan struct{} // lets one call go
 	asked  atomic.Int64
 	fault  atomic.Pointer[string] // that lists answer with
+	grown  []string               // tools of this process alone; guarded by the cast
 	cast   *cast
 }
 
@@ -61,10 +64,16 @@ func (c *cast) serve(ctx context.Context, rw io.ReadWriteCloser) error {
 func (a *actor) hello(m *wire.Message) (result, fault string) {
 	switch m.Method {
 	case "server/discover":
-		if a.cast.modern {
+		switch {
+		case a.cast.modern:
 			return `{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`, ""
+		case a.cast.both:
+			return `{"supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{},"logging":{}}}`, ""
 		}
 	case "initialize":
+		if a.cast.liar != "" {
+			return "", a.cast.liar
+		}
 		caps, _ := wire.Get(m.Params, "capabilities")
 		a.offers = string(caps)
 	}
@@ -84,6 +93,8 @@ func (a *actor) reply(_ *script, m *wire.Message) (result, fault string) {
 		return a.call(name)
 	case "tasks/get", "tasks/result":
 		return fmt.Sprintf(`{"process":%d}`, a.n), ""
+	case "resources/subscribe", "resources/unsubscribe":
+		return "{}", ""
 	}
 	return "", ""
 }
@@ -92,9 +103,10 @@ func (a *actor) tools() string {
 	a.cast.mu.Lock()
 	defer a.cast.mu.Unlock()
 	names := slices.Clone(a.cast.plain)
-	if a.offers != "{}" {
+	if a.offers != "" && a.offers != "{}" {
 		names = append(names, a.cast.asking...)
 	}
+	names = append(names, a.grown...)
 	for i, n := range names {
 		names[i] = fmt.Sprintf(`{"name":%q}`, n)
 	}

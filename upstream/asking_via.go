@@ -37,11 +37,13 @@ func (s *server) follow(ctx context.Context, t Target, c *Call) (Response, error
 	case o == nil, o.route.mode == Asking && !o.of(t.Caller):
 		return Response{}, s.gone()
 	case o == s.plain:
-		if err := s.enter(ctx); err != nil {
+		v, err := s.admit(ctx, o, c)
+		if err != nil {
 			return Response{}, err
 		}
-		defer s.leave()
-		return o.doThere(ctx, unasked(c))
+		r, err := o.doThere(ctx, unasked(c))
+		v.end(o, true, err)
+		return r, err
 	}
 	w := need{route: o.route, who: agentOf(t), caller: t.Caller, fixed: o, exclusive: o.route.mode == Asking && c.Method == "tasks/result"}
 	return s.doIn(ctx, w, c)
@@ -83,12 +85,10 @@ func (s *server) followSession(ctx context.Context, t Target, c *Call) (Response
 // doThere sends a call over the connection that it names and over no other.
 func (o *owner) doThere(ctx context.Context, c *Call) (Response, error) {
 	h := o.current()
-	if h == nil || h.via != c.Via {
+	if h == nil || h.via != c.Via || !h.begin() {
 		return Response{}, o.srv.gone()
 	}
-	r, err := h.Do(ctx, c)
-	r.Via = h.via
-	o.judge(err)
+	r, err := o.through(ctx, h, c)
 	if KindOf(err) == Unreachable && o.current() != h {
 		return Response{}, o.srv.gone()
 	}

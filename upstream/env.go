@@ -33,6 +33,9 @@ type env struct {
 	settled func()
 	// guard kills process groups when this program dies. It may be nil.
 	guard *Guard
+	// limiter starts the process that sets rlimits; see launch. If empty, a server
+	// with rlimits does not start.
+	limiter []string
 	// gate bounds how many processes start at once. If nil, there is no bound.
 	gate *spawnGate
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,6 +32,10 @@ func TestMain(m *testing.M) {
 			os.Exit(fakeHurry(os.Args[2:]))
 		case "fake-init":
 			os.Exit(fakeInit())
+		case "fake-limiter":
+			os.Exit(onAnotherThread(func() int { return RunLimited(os.Args[2:]) }))
+		case "fake-starved":
+			os.Exit(fakeStarved(os.Args[2:]))
 		}
 	}
 	code := m.Run()
@@ -39,6 +44,15 @@ func TestMain(m *testing.M) {
 		code = 1
 	}
 	os.Exit(code)
+}
+
+// onAnotherThread runs f on a thread that is not the process' first: what the
+// kernel keeps per thread is not there.
+func onAnotherThread(f func() int) int {
+	runtime.LockOSThread()
+	code := make(chan int)
+	go func() { code <- f() }()
+	return <-code
 }
 
 // fakeInit is set where the platform has subreapers.
@@ -90,6 +104,8 @@ func fakeServer(args []string) int {
 		return 0
 	case "flood":
 		go floodStderr()
+	case "heir":
+		fakeHeir()
 	case "not-reading":
 		hello(os.Stdin)
 		time.Sleep(time.Hour)
@@ -175,6 +191,12 @@ func fakeAnswer(manner string, m request, first bool) int {
 		fakeHeard = m.Result
 	case "heard":
 		result(string(fakeHeard))
+	case "tools/list":
+		if manner == "heir" {
+			result(`{"tools":[]}`)
+		}
+	case "mute": // runs on without its output
+		os.Stdout.Close()
 	case "echo":
 		result(string(m.Params))
 	case "environ":

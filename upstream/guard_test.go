@@ -125,18 +125,25 @@ func fakeHurry(args []string) int {
 	if len(args) > 1 {
 		argv = args[1:]
 	}
-	g := newGuard(argv, nil)
+	e := &env{guard: newGuard(argv, nil), limiter: []string{exe, "fake-limiter"}}
+	s := new(Settings)
+	if os.Getenv(hurryLimited) != "" {
+		s.Rlimits.NoFile = 64
+	}
 	fmt.Println("begin")
 	for range 3 {
-		go startProcess(&Resolved{Server: "srv", Command: "/bin/sh", Args: []string{"-c",
-			`trap "" TERM HUP INT; echo $$ >>"$0"; while :; do read x || sleep 0.2; done`, args[0]}, Env: os.Environ()}, &env{guard: g})
+		go startProcess(&Resolved{Server: "srv", Settings: s, Command: "/bin/sh", Args: []string{"-c",
+			`trap "" TERM HUP INT; echo $$ >>"$0"; while :; do read x || sleep 0.2; done`, args[0]}, Env: os.Environ()}, e)
 	}
 	time.Sleep(time.Hour)
 	return 0
 }
 
+// hurryLimited is set where the servers have rlimits.
+const hurryLimited = "HURRY_LIMITED"
+
 // leaveInAHurry kills a sidecar once ready says so and returns the tag of its servers.
-func leaveInAHurry(t *testing.T, ready func(tag string), guard ...string) (tag string) {
+func leaveInAHurry(t *testing.T, limited bool, ready func(tag string), guard ...string) (tag string) {
 	t.Helper()
 	tag = filepath.Join(t.TempDir(), "tag")
 	t.Cleanup(func() {
@@ -145,6 +152,9 @@ func leaveInAHurry(t *testing.T, ready func(tag string), guard ...string) (tag s
 		}
 	})
 	c := exec.Command(self(t).Command, append([]string{"fake-hurry", tag}, guard...)...)
+	if limited {
+		c.Env = append(os.Environ(), hurryLimited+"=1")
+	}
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -179,24 +189,27 @@ func TestKilledWhileStarting(t *testing.T) {
 	}
 	for i := range rounds {
 		moment := time.Duration(i*250/rounds) * time.Millisecond
-		tag := leaveInAHurry(t, func(string) { <-time.After(moment) })
+		tag := leaveInAHurry(t, i%2 == 1, func(string) { <-time.After(moment) })
 		polled(t, fmt.Sprintf("servers are gone after a kill at %v", moment), 15*time.Second, func() bool { return len(tagged(tag)) == 0 })
 	}
 }
 
-// The servers themselves do not need the guard for that on Linux.
+// The servers themselves do not need the guard for that on Linux, nor does the
+// signal get lost where a process in between sets their limits.
 func TestKilledWithoutItsGuard(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs a parent-death signal")
 	}
 	t.Parallel()
-	tag := leaveInAHurry(t, func(tag string) {
-		polled(t, "the servers run", 10*time.Second, func() bool {
-			b, _ := os.ReadFile(tag)
-			return strings.Count(string(b), "\n") == 3
-		})
-	}, "/bin/true")
-	polled(t, "servers are gone", 5*time.Second, func() bool { return len(tagged(tag)) == 0 })
+	for _, limited := range []bool{false, true} {
+		tag := leaveInAHurry(t, limited, func(tag string) {
+			polled(t, "the servers run", 10*time.Second, func() bool {
+				b, _ := os.ReadFile(tag)
+				return strings.Count(string(b), "\n") == 3
+			})
+		}, "/bin/true")
+		polled(t, fmt.Sprintf("servers are gone (limits: %v)", limited), 5*time.Second, func() bool { return len(tagged(tag)) == 0 })
+	}
 }
 
 // A child finds the guard in place.

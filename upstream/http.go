@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/egress"
 )
 
 const (
@@ -33,6 +35,7 @@ type httpConn struct {
 	limit    int // bytes of one message
 
 	transport *http.Transport
+	route     egress.Route
 	endpoint  atomic.Pointer[url.URL]
 	host      string      // the Host header; empty for the URL's
 	header    http.Header // what every request carries
@@ -71,9 +74,9 @@ type httpConn struct {
 	done     chan struct{} // closed by Close
 }
 
-// dialHTTP finds the era of the server at r.URL and performs its handshake.
+// dialStreamable finds the era of the server at r.URL and performs its handshake.
 // ctx bounds the handshake only.
-func dialHTTP(ctx context.Context, r *Resolved, e env) (conn, error) {
+func dialStreamable(ctx context.Context, r *Resolved, e env) (conn, error) {
 	c := newHTTPConn(r, e)
 	ctx, cancel := context.WithTimeout(ctx, r.Settings.connectTimeout())
 	defer cancel()
@@ -97,6 +100,7 @@ func newHTTPConn(r *Resolved, e env) *httpConn {
 		env:       e,
 		settings:  r.Settings,
 		scrub:     r.scrub,
+		route:     r.route,
 		limit:     min(r.Settings.maxMessage(), maxLimit),
 		header:    baseHeader(r, &e),
 		host:      r.Header.Get("Host"),

@@ -142,8 +142,17 @@ func (x *exchange) hearEarly(ctx context.Context) {
 	for _, h := range x.s.early.take() {
 		x.ask(h.msg)
 	}
-	x.s.early.hear(x.asks, nil, ctx.Done(), nil)
+	if answersRoots(x.call) {
+		e := earlyWait{asks: x.asks, done: ctx.Done(), ping: x.ping}
+		e.hear()
+	}
 	x.s.early.pass()
+}
+
+// ping returns with the server's answer, whatever it is.
+func (x *exchange) ping(ctx context.Context) {
+	p := exchange{c: x.c, s: x.s, call: &Call{Method: "ping"}}
+	_, _ = p.run(ctx, earlyTaken)
 }
 
 // finish ends what is open about the call.
@@ -209,7 +218,7 @@ func (c *httpConn) decline(s *session, m *wire.Message) {
 		c.aside(s, wire.AppendResult(nil, m.ID, []byte(`{}`)))
 		return
 	}
-	c.refuse(s, m, wire.CodeMethodNotFound, c.env.decline(c.server, m.Method, &c.told))
+	c.refuse(s, m, wire.CodeMethodNotFound, c.env.decline(c.server, c.settings, m.Method, &c.told))
 }
 
 func (c *httpConn) refuse(s *session, m *wire.Message, code int, text string) {

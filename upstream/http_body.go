@@ -2,12 +2,8 @@ package upstream
 
 import (
 	"bytes"
-	"compress/gzip"
 	"errors"
-	"fmt"
 	"io"
-	"net/http"
-	"strings"
 	"sync"
 )
 
@@ -30,23 +26,6 @@ func keepScratch(p *[]byte, b []byte) {
 	if cap(b) <= keptScratch {
 		*p = b[:0]
 		scratch.Put(p)
-	}
-}
-
-// decoded returns the reply's body without its compression, and its length if that
-// is known. We ask for none, but some proxies know better.
-func decoded(resp *http.Response) (io.Reader, int64, error) {
-	switch enc := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); enc {
-	case "", "identity":
-		return resp.Body, resp.ContentLength, nil
-	case "gzip", "x-gzip":
-		z, err := gzip.NewReader(resp.Body)
-		if err != nil {
-			return nil, 0, fmt.Errorf("content encoding gzip: %w", err)
-		}
-		return z, -1, nil
-	default:
-		return nil, 0, fmt.Errorf("content encoding %q is not supported", resp.Header.Get("Content-Encoding"))
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/egress"
 )
 
 // Do sends one request and waits for its answer. If the server has lost our
@@ -167,10 +169,18 @@ func (x *exchange) lost(ctx, rctx context.Context, limit time.Duration, err erro
 		return x.fail(Timeout, fmt.Errorf("no answer within %s", limit))
 	case errors.As(err, &redirected):
 		return x.fail(Protocol, redirected)
+	case isProxys(err):
+		return x.fail(Proxy, x.c.netText(err))
 	case x.reached == 0:
 		return x.fail(Unreachable, x.c.netText(err))
 	}
 	return x.fail(Uncertain, fmt.Errorf("connection lost before the answer: %w", x.c.netText(err)))
+}
+
+// isProxys reports whether a proxy on the way failed, and not the server.
+func isProxys(err error) bool {
+	var p *egress.ProxyError
+	return errors.As(err, &p)
 }
 
 // kindOfEnd is no kind at all for a cancellation: that is not the server's fault.

@@ -54,7 +54,7 @@ func (c *httpConn) probe(ctx context.Context) (string, error) {
 // hopeless is true when initialize would meet the same end.
 func hopeless(ctx context.Context, err error) bool {
 	switch KindOf(err) {
-	case Unauthorized, RateLimited, Closed:
+	case Unauthorized, RateLimited, Closed, Proxy:
 		return true
 	case Unreachable:
 		return !answered(err)

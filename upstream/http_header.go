@@ -71,6 +71,8 @@ type session struct {
 	listening chan struct{}
 	// deaf is set when that stream is not to be had.
 	deaf atomic.Bool
+	// standing is set while that stream is open.
+	standing atomic.Bool
 	// early is nil when nothing is asked upon the handshake.
 	early *early
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcp-sidecar/mcp-sidecar/egress"
 )
 
 // R11: a server gets what is configured for it and what the protocol demands;
@@ -293,23 +295,30 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-func TestProxyFor(t *testing.T) {
-	for raw, direct := range map[string]bool{
-		"http://127.0.0.1:1/": true, "http://127.9.9.9/": true, "http://[::1]:80/": true, "http://localhost/": true,
-		"http://LOCALHOST./": true, "http://[::ffff:127.0.0.1]/": true,
-		"http://localhost.example/": false, "http://10.0.0.1/": false, "https://example.com/": false,
-	} {
+// What goes where is egress' to say; a unix socket is never proxied.
+func TestLeave(t *testing.T) {
+	e, err := egress.Compile(egress.Settings{Proxy: "http://proxy:3128"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for raw, want := range map[string]string{"http://127.0.0.1:1/": "direct", "http://localhost/": "direct", "https://example.com/": "http://proxy:3128"} {
 		u, err := url.Parse(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := proxyFor(&Resolved{URL: u}) == nil; got != direct {
-			t.Errorf("%s: direct is %v, want %v", raw, got, direct)
+		r := &Resolved{URL: u, Settings: &Settings{}}
+		if err := r.leave(e, nil); err != nil || r.route.String() != want {
+			t.Errorf("%s: %v, %v; want %s", raw, r.route, err, want)
+		}
+		own := &Resolved{URL: u, Settings: &Settings{Egress: egress.Server{Proxy: "direct"}}}
+		if err := own.leave(e, nil); err != nil || own.route.Proxied() {
+			t.Errorf("%s: %v, %v; want what the server says", raw, own.route, err)
 		}
 	}
 	u, _ := url.Parse("http://example.com/")
-	if proxyFor(&Resolved{URL: u, Socket: "/s"}) != nil {
-		t.Error("a unix socket goes through a proxy")
+	r := &Resolved{URL: u, Socket: "/s", Settings: &Settings{}}
+	if err := r.leave(e, nil); err != nil || r.route.Proxied() {
+		t.Errorf("%v, %v: a unix socket goes through a proxy", r.route, err)
 	}
 }
 

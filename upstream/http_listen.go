@@ -124,6 +124,8 @@ func (l *listener) once(ctx context.Context) error {
 	}
 	defer s.raw.Close()
 	l.opened = true
+	l.s.standing.Store(true)
+	defer l.s.standing.Store(false)
 	return l.read(newEventReader(s.body, nil, l.c.limit, streamFactor*l.c.limit))
 }
 

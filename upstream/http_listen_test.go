@@ -98,3 +98,59 @@ func TestNoStandingStream(t *testing.T) {
 		})
 	}
 }
+
+// A server that ends each stream at once, that says no when it is asked again, or
+// whose events have no ids is not asked in a hurry, and nobody downstream hears of
+// it: modelcontextprotocol/go-sdk#1175.
+func TestStandingStreamEnds(t *testing.T) {
+	const note = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\n"
+	for name, tt := range map[string]struct {
+		again int // the status from the second time on
+		kind  string
+		most  int64 // times that it is asked
+	}{
+		"ends":         {200, "text/event-stream", 3},
+		"405 later":    {405, "text/plain", 2},
+		"404 later":    {404, "application/json", 2},
+		"400 later":    {400, "text/html", 2},
+		"page later":   {200, "text/html", 2},
+		"503 later":    {503, "text/html", 3},
+		"broken later": {200, "", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int64
+			var ids atomic.Int64
+			f := newFake(t, &fakeHTTP{legacy: true, get: func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Last-Event-Id") != "" {
+					ids.Add(1)
+				}
+				switch {
+				case asked.Add(1) == 1:
+					w.Header().Set("Content-Type", "text/event-stream")
+					io.WriteString(w, note)
+					return
+				case tt.kind == "":
+					panic(http.ErrAbortHandler)
+				}
+				w.Header().Set("Content-Type", tt.kind)
+				w.WriteHeader(tt.again)
+			}})
+			var e env
+			ch := heardNotes(&e)
+			c := dialed(t, resolved(t, f.URL, nil), e)
+			if got, want := waitNote(t, ch), "notifications/message {}"; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			for end := time.Now().Add(2500 * time.Millisecond); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+				alive(t, c)
+			}
+			if n := asked.Load(); n < 2 || n > tt.most {
+				t.Errorf("asked %d times, want 2 to %d", n, tt.most)
+			}
+			if len(ch) != 0 || ids.Load() != 0 {
+				t.Errorf("heard %d notifications more, resumed %d times without an id", len(ch), ids.Load())
+			}
+		})
+	}
+}

@@ -13,6 +13,7 @@ const (
 	// provenCalls in a row, or one at the age of provenAfter, show that a session
 	// is worth its handshake.
 	provenCalls  = 20
+	provenAfter  = time.Minute
 	firstRenew   = time.Second
 	longestRenew = time.Minute
 )

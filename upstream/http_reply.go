@@ -29,6 +29,8 @@ type statusError struct {
 	// again says that the server refused the version of the request, and names
 	// the same one as what it speaks.
 	again bool
+	// sse says that the server answered as one of HTTP+SSE.
+	sse bool
 }
 
 func (e *statusError) Error() string { return e.text }
@@ -169,7 +171,10 @@ func (x *exchange) refusal(status, code int, obj []byte) *statusError {
 
 // readError tells a limit of ours from a cut connection, which run explains.
 func (x *exchange) readError(err error) error {
+	var coding *codingError
 	switch {
+	case errors.As(err, &coding):
+		return x.fail(Protocol, fmt.Errorf("the answer cannot be read: %w", x.c.netText(coding)))
 	case errors.Is(err, errBodySize), errors.Is(err, errEventSize):
 		return x.fail(TooLarge, fmt.Errorf("the answer is over max_message_bytes (%d)", x.c.limit))
 	case errors.Is(err, errStreamSize):

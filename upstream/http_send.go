@@ -32,6 +32,12 @@ func (c *httpConn) send(ctx context.Context, method string, body []byte, h http.
 	at := c.endpoint.Load()
 	for hop := 0; ; hop++ {
 		resp, err := c.transport.RoundTrip(c.request(ctx, method, at, body, h))
+		if err == nil {
+			if err = c.route.Refused(resp); err != nil {
+				discard(resp.Body)
+				return nil, err
+			}
+		}
 		if err != nil || !isRedirect(resp.StatusCode) {
 			return resp, err
 		}
@@ -43,7 +49,7 @@ func (c *httpConn) send(ctx context.Context, method string, body []byte, h http.
 		if hop == maxRedirects {
 			return nil, &redirectError{fmt.Sprintf("redirects more than %d times", maxRedirects)}
 		}
-		if resp.StatusCode == http.StatusPermanentRedirect {
+		if resp.StatusCode == http.StatusPermanentRedirect || onlySecures(at, to) {
 			c.endpoint.CompareAndSwap(at, to)
 		}
 		at = to
@@ -75,22 +81,39 @@ func isRedirect(status int) bool {
 	return false
 }
 
-// redirect decides whether a redirect may be followed: the same method to the
-// same origin. The others would carry our headers to a stranger, or turn a POST
-// into a GET.
+// redirect decides whether a redirect may be followed: the same method to the same
+// origin, or from http to https on the same host. The others would carry our headers
+// to a stranger, or turn a POST into a GET.
 func (c *httpConn) redirect(at *url.URL, resp *http.Response, method string) (*url.URL, error) {
 	to, err := at.Parse(resp.Header.Get("Location"))
 	if err != nil || to.Host == "" || len(to.Path)+len(to.RawQuery) > maxLocation {
 		return nil, &redirectError{fmt.Sprintf("answered %d without a usable Location", resp.StatusCode)}
 	}
 	keeps := resp.StatusCode == http.StatusTemporaryRedirect || resp.StatusCode == http.StatusPermanentRedirect
-	if !keeps && method != http.MethodGet || origin(to) != origin(at) {
+	if !keeps && method != http.MethodGet || origin(to) != origin(at) && !secures(at, to) {
 		text := fmt.Sprintf("redirects (%d) to %s, which is not followed: if that is right, set url to it",
 			resp.StatusCode, c.text(bareURL(to), snippet))
 		return nil, &redirectError{text}
 	}
 	to.User, to.Fragment, to.RawFragment = nil, "", ""
 	return to, nil
+}
+
+// secures reports whether to is where from is, with https in place of http: on the
+// two default ports, or on one that both name.
+func secures(from, to *url.URL) bool {
+	if !strings.EqualFold(from.Scheme, "http") || !strings.EqualFold(to.Scheme, "https") ||
+		!strings.EqualFold(from.Hostname(), to.Hostname()) {
+		return false
+	}
+	was, is := from.Port(), to.Port()
+	return (was == "" || was == "80") && (is == "" || is == "443") || was != "" && was == is
+}
+
+// onlySecures reports whether nothing else differs. That is remembered whatever the
+// status, so that headers leave in the clear once and not with each request.
+func onlySecures(from, to *url.URL) bool {
+	return secures(from, to) && from.EscapedPath() == to.EscapedPath() && from.RawQuery == to.RawQuery
 }
 
 // origin is scheme, host and port in a form that can be compared.

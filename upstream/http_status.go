@@ -80,6 +80,9 @@ func (x *exchange) denied(resp *http.Response, body []byte) error {
 
 func (x *exchange) failStatus(resp *http.Response, cause *statusError) *Error {
 	e := x.fail(kindOfStatus(resp.StatusCode), cause)
+	if e.Kind == Unreachable && mayHaveRun(resp.StatusCode, x.call) {
+		e.Kind = Uncertain
+	}
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
 		e.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), time.Now())
 	}
@@ -87,6 +90,17 @@ func (x *exchange) failStatus(resp *http.Response, cause *statusError) *Error {
 		e.Err = fmt.Errorf("took the request for a notification: %w", cause)
 	}
 	return e
+}
+
+// mayHaveRun reports whether a call that was answered with a failure of the server,
+// or of what stands in front of it, may have had its effect. 503 says that it was
+// not taken on.
+func mayHaveRun(status int, c *Call) bool {
+	switch c.Method {
+	case "tools/call", "tasks/result", "tasks/update":
+		return !c.Safe && status != http.StatusServiceUnavailable
+	}
+	return false
 }
 
 func kindOfStatus(status int) Kind {
@@ -133,4 +147,11 @@ func (x *exchange) sessionLost(resp *http.Response, body []byte, match bool) err
 func answered(err error) bool {
 	var s *statusError
 	return errors.As(err, &s)
+}
+
+// refusedLogin reports whether the server does not know who we are: 401. With 403
+// it does, and refuses this call.
+func refusedLogin(err error) bool {
+	var s *statusError
+	return errors.As(err, &s) && s.status == http.StatusUnauthorized
 }

@@ -38,6 +38,9 @@ func (x *exchange) events(r *eventReader) (Response, error) {
 		if err != nil {
 			return Response{}, x.readError(err)
 		}
+		if ev.name == "endpoint" && (x.call.Method == "server/discover" || x.call.Method == "initialize") {
+			return Response{}, x.fail(Protocol, &statusError{status: x.status, sse: true, text: "answered with a stream of HTTP+SSE"})
+		}
 		if ev.name != "" {
 			x.c.env.noised(1)
 			continue

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -30,8 +28,6 @@ const (
 func newTransport(r *Resolved, idle time.Duration, dials func() context.Context) *http.Transport {
 	calls := r.Settings.maxConcurrency()
 	t := &http.Transport{
-		Proxy:                  proxyFor(r),
-		DialContext:            dialer(r, dials),
 		TLSClientConfig:        tls.ClientConfig(),
 		TLSHandshakeTimeout:    tlsHandshake,
 		DisableCompression:     true, // or the limits would count compressed bytes
@@ -44,24 +40,11 @@ func newTransport(r *Resolved, idle time.Duration, dials func() context.Context)
 		Protocols:              new(http.Protocols),
 	}
 	t.Protocols.SetHTTP1(true)
+	if r.tls != nil {
+		t.TLSClientConfig = r.tls.ConfigFor(r.URL.Hostname())
+	}
+	r.route.Apply(t, dialer(r, dials))
 	return t
-}
-
-// proxyFor decides how a server's connections leave. Loopback and unix sockets
-// are always direct.
-func proxyFor(r *Resolved) func(*http.Request) (*url.URL, error) {
-	if r.Socket != "" || loopback(r.URL.Hostname()) {
-		return nil
-	}
-	return http.ProxyFromEnvironment
-}
-
-func loopback(host string) bool {
-	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
 }
 
 // dialer dials the server or its socket. The transport may go on dialling after

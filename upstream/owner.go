@@ -12,13 +12,11 @@ import (
 
 // Numbers of an owner's life.
 const (
-	wakeWait    = 15 * time.Second       // how long a call waits for a connection
 	wakeEvery   = time.Second            // calls wake a failed server no more often
 	relistPause = 200 * time.Millisecond // gathers bursts of list_changed
 	relistAgain = time.Second            // and one that goes on within a second costs two reads
 	relistMost  = 30 * time.Second       // a server that keeps changing is read no more often
 	relistRetry = 30 * time.Second
-	provenAfter = 60 * time.Second // a connection of this age resets the backoff
 )
 
 // An owner is the only one who makes, watches and replaces the connection of
@@ -32,6 +30,8 @@ type owner struct {
 	conn   atomic.Pointer[held]
 	key    atomic.Pointer[Key]
 	proven atomic.Bool
+	turn   chan struct{}                       // of one, for serialize
+	lift   func()                              // ends what the child may reach; nil when nothing fences it
 	scrub  atomic.Pointer[func(string) string] // of the settings last resolved
 
 	mu      sync.Mutex
@@ -41,19 +41,12 @@ type owner struct {
 
 	caller atomic.Pointer[string] // whose it is; nil before its first call, and for discovery's
 
-	use  use    // of an owner beside discovery's
-	told *asked // on its connection; nil without one that is subscribed
-}
-
-// held is a connection and the name by which later calls find it again. It
-// wraps the interface so that it fits an atomic pointer.
-type held struct {
-	conn
-	via string
+	use  use                    // of an owner beside discovery's
+	told atomic.Pointer[mirror] // nil while no connection is kept subscribed
 }
 
 func newOwner(s *server, r route) *owner {
-	return &owner{srv: s, route: r, wake: make(chan struct{}, 1), relist: make(chan struct{}, 1), attempt: make(chan struct{})}
+	return &owner{srv: s, route: r, wake: make(chan struct{}, 1), relist: make(chan struct{}, 1), attempt: make(chan struct{}), turn: make(chan struct{}, 1)}
 }
 
 // enlist hands a late owner to Run.
@@ -67,52 +60,25 @@ func (o *owner) enlist() {
 
 var errStopping = errors.New("the sidecar is stopping")
 
-// run connects, serves and reconnects until ctx ends.
-func (o *owner) run(ctx context.Context) error {
-	var b backoff
-	for ctx.Err() == nil {
-		start := time.Now()
-		c, err := o.connect(ctx)
-		if err == nil {
-			o.srv.settle()
-			if o.serve(ctx, c); o.proven.Swap(false) || time.Since(start) > provenAfter {
-				b.reset()
-			}
-			err = o.lost(c.Err())
-		}
-		if ctx.Err() != nil {
-			break
-		}
-		o.pause(ctx, err, b.next(err), b.tries > 1)
-	}
-	o.end(&Error{Server: o.srv.name, Kind: Closed, Err: errStopping})
-	o.srv.settle()
-	return nil
-}
-
 // connect makes one attempt: resolve, start or dial, handshake, read the lists.
-func (o *owner) connect(ctx context.Context) (conn, error) {
+func (o *owner) connect(ctx context.Context) (*held, error) {
 	ctx, cancel := o.connectWithin(ctx)
 	defer cancel()
-	start := time.Now()
 	c, err := o.dial(ctx)
 	if err != nil {
 		err = o.explain(ctx, err)
 		o.end(err)
 		return nil, err
 	}
-	o.open(c)
+	h := o.open(c)
 	if err := o.list(ctx, c); err != nil && o.srv.listing.Load() == nil {
 		o.conn.Store(nil)
-		c.Close()
+		h.finish(ctx, 0)
 		return nil, o.lost(o.explain(ctx, err))
 	}
 	o.sendLogLevel(ctx)
 	o.srv.lookAsking()
-	l := o.srv.listing.Load()
-	o.srv.set.opt.Log.Info("server ready", "server", o.srv.name, "version", c.Info().Version,
-		"tools", len(l.Tools), "prompts", len(l.Prompts), "resources", len(l.Resources), "dur", time.Since(start).Round(time.Millisecond))
-	return c, nil
+	return h, nil
 }
 
 // connectWithin bounds one attempt.
@@ -132,26 +98,49 @@ func (o *owner) explain(ctx context.Context, err error) error {
 	return err
 }
 
+// dial makes a connection with what the settings say now.
 func (o *owner) dial(ctx context.Context) (conn, error) {
-	set := o.srv.set
-	var vars Vars
-	if set.opt.Vars != nil {
-		vars = set.opt.Vars(o.srv.name, o.route.profile)
-	}
-	r, err := o.srv.settings.Resolve(o.srv.name, o.route.profile, vars, set.opt.Environ)
+	r, err := o.prepare()
 	if err != nil {
 		return nil, err
 	}
-	r.EraHint = o.srv.era.Load()
-	if o.route.mode == Asking {
-		r.Protocol = LegacyOnly // in the other era what an agent can do goes with each request
+	switch {
+	case r.Settings.Builtin != "":
+		b := o.srv.set.opt.Builtins[r.Settings.Builtin]
+		if b == nil {
+			return nil, &Error{Server: o.srv.name, Kind: Config, Err: fmt.Errorf("no builtin server %q", r.Settings.Builtin)}
+		}
+		return dialBuiltin(ctx, r, b, o.env())
+	case r.URL != nil:
+		return dialHTTP(ctx, r, o.env())
+	}
+	return o.spawn(ctx, r)
+}
+
+// prepare resolves the settings, and loads what they name. Nothing is dialled.
+func (o *owner) prepare() (*Resolved, error) {
+	r, err := o.resolve()
+	if err != nil {
+		return nil, err
 	}
 	scrub := r.scrub
 	o.scrub.Store(&scrub)
+	if err := r.leave(o.srv.set.opt.Egress, o.toldOfTLS); err != nil {
+		return nil, err
+	}
+	r.EraHint, r.Way = o.srv.era.Load(), httpWay(o.srv.way.Load())
+	if o.route.mode == Asking {
+		r.Protocol = LegacyOnly // in the other era what an agent can do goes with each request
+	}
 	o.key.Store(&Key{Server: o.srv.name, Identity: r.Identity(), Isolation: cmp.Or(o.route.isolation, o.route.caller), Mode: o.route.mode})
+	return r, nil
+}
+
+func (o *owner) env() env {
+	opt := &o.srv.set.opt
 	e := env{
-		log: set.opt.Log, clientName: set.opt.ClientName, clientVersion: set.opt.ClientVersion,
-		guard: set.guard, gate: set.gate, settled: o.srv.recheck, own: o.route.isolation != "",
+		log: opt.Log, clientName: opt.ClientName, clientVersion: opt.ClientVersion,
+		guard: o.srv.set.guard, limiter: o.srv.set.opt.LimitCommand, gate: o.srv.set.gate, settled: o.srv.recheck, own: o.route.isolation != "",
 		notify:  func(method string, params []byte) { o.srv.notified(o, method, params) },
 		noise:   func(n int) { o.srv.noise.Add(int64(n)) },
 		renewed: o.forgotten,
@@ -159,40 +148,47 @@ func (o *owner) dial(ctx context.Context) (conn, error) {
 	if o.route.mode == Asking {
 		e.offers = o.srv.offers.Capabilities()
 	}
-	switch {
-	case r.Settings.Builtin != "":
-		b := set.opt.Builtins[r.Settings.Builtin]
-		if b == nil {
-			return nil, &Error{Server: o.srv.name, Kind: Config, Err: fmt.Errorf("no builtin server %q", r.Settings.Builtin)}
-		}
-		return dialBuiltin(ctx, r, b, e)
-	case r.URL != nil:
-		return dialHTTP(ctx, r, e)
+	return e
+}
+
+// spawn starts a process, behind a fence if it has one.
+func (o *owner) spawn(ctx context.Context, r *Resolved) (c conn, err error) {
+	o.unfence()
+	if o.lift, err = r.fence(o.srv.set.opt.Children); err != nil {
+		return nil, err
 	}
-	return dialStdio(ctx, r, e)
+	if c, err = dialStdio(ctx, r, o.env()); err != nil {
+		o.unfence()
+	}
+	return c, err
+}
+
+// unfence takes back what the last child could reach.
+func (o *owner) unfence() {
+	if o.lift != nil {
+		o.lift()
+		o.lift = nil
+	}
+}
+
+// toldOfTLS logs what is wrong with a file that changed.
+func (o *owner) toldOfTLS(err error) {
+	o.srv.set.opt.Log.Warn("the files of a server's TLS settings", "server", o.srv.name, "err", err)
 }
 
 // open lets calls use the connection, even while the lists are being read.
-func (o *owner) open(c conn) {
+func (o *owner) open(c conn) *held {
+	o.srv.way.Store(uint32(wayOf(c)))
 	if o == o.srv.plain {
 		era := c.Info().Era
 		o.srv.era.Store(&era)
+		o.srv.both.Store(c.Info().BothEras)
 	}
-	o.conn.Store(&held{c, o.label(o.srv.opened.Add(1))})
+	h := newHeld(c, o.label(o.srv.opened.Add(1)), o.lift)
+	o.lift = nil
+	o.conn.Store(h)
 	o.end(nil)
-}
-
-// serve stays until the connection dies or ctx ends.
-func (o *owner) serve(ctx context.Context, c conn) {
-	defer c.Close()
-	defer o.conn.Store(nil)
-	defer o.keepTold(ctx, c)()
-	o.srv.change(func(st *Status) {
-		st.State, st.Err, st.RetryAt, st.Info = Ready, nil, time.Time{}, *c.Info()
-	})
-	again, stop := every(o.srv.settings.RelistInterval)
-	defer stop()
-	o.watch(ctx, c, o.srv.relistAll, again)
+	return h
 }
 
 // every returns a ticker's channel; nil when d is zero.
@@ -206,7 +202,7 @@ func every(d time.Duration) (tick <-chan time.Time, stop func()) {
 
 // watch reads the lists when that is asked for, and calls now at each tick,
 // until that returns false, the connection dies or ctx ends.
-func (o *owner) watch(ctx context.Context, c conn, now func() bool, tick <-chan time.Time) {
+func (o *owner) watch(ctx context.Context, c *held, now func() bool, tick <-chan time.Time) {
 	pause, last := relistPause, time.Time{}
 	for {
 		select {
@@ -220,6 +216,8 @@ func (o *owner) watch(ctx context.Context, c conn, now func() bool, tick <-chan 
 				return
 			}
 		case <-c.Done():
+			return
+		case <-c.left:
 			return
 		case <-ctx.Done():
 			return
@@ -237,32 +235,6 @@ func (o *owner) lost(err error) error {
 	defer o.mu.Unlock()
 	o.lastErr, o.quiet = err, time.Time{}
 	return err
-}
-
-// pause shows a failure and waits for the next attempt's time, or for a call
-// that wants one now. After a first failure a call may wake the server at once;
-// after repeated ones not before wakeEvery has passed.
-func (o *owner) pause(ctx context.Context, err error, d time.Duration, slow bool) {
-	at := time.Now().Add(d)
-	o.srv.change(func(st *Status) {
-		st.State, st.Err, st.RetryAt = Failed, err, at
-		if KindOf(err) == Unauthorized {
-			st.State = NeedsLogin
-		}
-	})
-	o.srv.set.opt.Log.Warn("server down", "server", o.srv.name, "err", err, "retry", d.Round(100*time.Millisecond))
-	o.srv.settle()
-	if slow {
-		o.hush(time.Now().Add(wakeEvery))
-		sleep(ctx, nil, min(wakeEvery, d))
-	}
-	t := time.NewTimer(time.Until(at))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-o.wake:
-	case <-ctx.Done():
-	}
 }
 
 // hush makes calls fail at once until t, with the last error.

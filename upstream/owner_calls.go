@@ -10,7 +10,7 @@ import (
 // current returns the live connection, or nil.
 func (o *owner) current() *held {
 	h := o.conn.Load()
-	if h == nil {
+	if h == nil || h.retired.Load() {
 		return nil
 	}
 	select {
@@ -37,12 +37,13 @@ func (o *owner) acquire(ctx context.Context) (*held, error) {
 	case o.wake <- struct{}{}:
 	default:
 	}
-	t := time.NewTimer(wakeWait)
+	wait := o.patience()
+	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
 	case <-attempt:
 	case <-t.C:
-		return nil, &Error{Server: o.srv.name, Op: "connect", Kind: Unreachable, Err: fmt.Errorf("not connected within %v", wakeWait)}
+		return nil, &Error{Server: o.srv.name, Op: "connect", Kind: Unreachable, Err: fmt.Errorf("not connected within %v (lifecycle.wake_wait)", wait)}
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -57,19 +58,88 @@ func (o *owner) acquire(ctx context.Context) (*held, error) {
 	return nil, &Error{Server: o.srv.name, Kind: Unreachable, Err: errors.New("the connection ended at once")}
 }
 
-// do sends a call, and once more where that is safe.
-func (o *owner) do(ctx context.Context, c *Call) (Response, error) {
+// do sends a call, and once more where that is safe. sent says whether there was a
+// connection to send it over.
+func (o *owner) do(ctx context.Context, c *Call) (r Response, sent bool, err error) {
 	for try := 0; ; try++ {
 		cn, err := o.acquire(ctx)
 		if err != nil {
-			return Response{}, err
+			return Response{}, sent, err
 		}
-		r, err := cn.Do(ctx, c)
-		r.Via = cn.via
-		o.judge(err)
+		if !cn.begin() {
+			try-- // it was retired just now; another is being made
+			if err := ctx.Err(); err != nil {
+				return Response{}, sent, err
+			}
+			continue
+		}
+		sent = true
+		r, err = o.through(ctx, cn, c)
 		if err == nil || try > 0 || !o.again(cn, c, err) {
-			return r, err
+			return r, sent, err
 		}
+	}
+}
+
+// through sends a call that was counted in over a connection.
+func (o *owner) through(ctx context.Context, cn *held, c *Call) (Response, error) {
+	defer cn.end()
+	leave, err := o.single(ctx, c.Method)
+	if err != nil {
+		return Response{}, err
+	}
+	defer leave()
+	r, err := cn.Do(ctx, c)
+	r.Via = cn.via
+	if dead := cn.dead.Load(); err != nil && dead != nil {
+		err = o.deadUnder(err, *dead)
+	}
+	o.judge(err)
+	return r, err
+}
+
+// deadUnder is the error of a call whose connection we gave up: what became of it
+// nobody knows, but why is known.
+func (o *owner) deadUnder(err, dead error) error {
+	k := KindOf(err)
+	if k != Closed && k != Uncertain {
+		return err
+	}
+	return &Error{Server: o.srv.name, Kind: Uncertain, Err: dead}
+}
+
+// patience is how long a call waits for a connection. One that has to be started
+// from nothing may take all the time that a start has.
+func (o *owner) patience() time.Duration {
+	l := o.srv.settings.lifecycle()
+	switch o.srv.status.Load().State {
+	case Lazy, Recycled, Connecting:
+		return max(o.srv.settings.connectTimeout(), l.WakeWait)
+	}
+	return l.WakeWait
+}
+
+// single keeps tools of a server that bears one call at a time from anyone to
+// that: of a process each, or of the one server there is behind a URL.
+func (o *owner) single(ctx context.Context, method string) (leave func(), err error) {
+	if o.srv.settings.Serialize != "process" || method != "tools/call" {
+		return func() {}, nil
+	}
+	turn := o.turn
+	if !o.srv.settings.local() {
+		turn = o.srv.plain.turn
+	}
+	_, wait := o.srv.settings.queue()
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-t.C:
+		return nil, &Error{Server: o.srv.name, Kind: Busy, RetryAfter: wait,
+			Err: fmt.Errorf("takes one call at a time (serialize), and the one before did not end within %v (queue_wait)", wait)}
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 
@@ -91,6 +161,7 @@ func (o *owner) again(cn *held, c *Call, err error) bool {
 func (o *owner) judge(err error) {
 	if err == nil {
 		o.proven.Store(true)
+		o.srv.heard.Store(time.Now().UnixNano())
 	}
 	if o.route != plainRoute {
 		return
@@ -98,11 +169,13 @@ func (o *owner) judge(err error) {
 	st := o.srv.status.Load()
 	switch k := KindOf(err); {
 	case err == nil:
-		if st.State == Degraded {
+		if (st.State == Degraded || st.State == NeedsLogin) && o.srv.breaker.closed() {
 			o.srv.change(func(st *Status) { st.State, st.Err = Ready, nil })
 			o.askRelist()
 		}
-	case st.State == Ready && (k == Unreachable || k == Uncertain):
+	case st.State == Ready && (k == Unreachable || k == Uncertain || k == Proxy):
 		o.srv.change(func(st *Status) { st.State, st.Err = Degraded, err })
+	case k == Unauthorized && (st.State == Ready || st.State == Degraded) && refusedLogin(err):
+		o.srv.change(func(st *Status) { st.State, st.Err = NeedsLogin, err })
 	}
 }

@@ -49,11 +49,13 @@ func (o *owner) list(ctx context.Context, c conn) error {
 	if err != nil {
 		return err
 	}
+	o.srv.heard.Store(time.Now().UnixNano())
 	for _, f := range l.Faults {
 		o.srv.set.opt.Log.Warn("list is not whole", "server", o.srv.name, "err", f)
 	}
 	if old := o.srv.listing.Load(); !l.same(old) {
 		o.srv.listing.Store(l)
+		o.srv.set.opt.Cache.store(o.srv, l)
 		o.srv.change(func(st *Status) { st.Tools = len(l.Tools) })
 	}
 	return nil

@@ -11,14 +11,9 @@ import (
 	"time"
 )
 
-const (
-	// stopGrace is how long a child may take to end when its standard input closes,
-	// and again after SIGTERM.
-	stopGrace = 2 * time.Second
-	// lastWords is how long output may still come after the child's end: a
-	// grandchild that holds the pipe must not keep its death a secret.
-	lastWords = 250 * time.Millisecond
-)
+// lastWords is how long output may still come after the child's end: a grandchild
+// that holds the pipe must not keep its death a secret.
+const lastWords = 250 * time.Millisecond
 
 // A process is a running stdio server: the leader of a process group of its own.
 type process struct {
@@ -32,12 +27,24 @@ type process struct {
 	state   *os.ProcessState
 	drained chan struct{} // closed by drain when standard error ended
 
-	guard   *Guard
+	guard *Guard
+	// grace is how long the child may take to end when its standard input closes, and
+	// again after SIGTERM.
+	grace   time.Duration
 	stopped sync.Once
 }
 
-// childEnds are the three files that become the child's 0, 1 and 2.
-type childEnds struct{ in, out, err *os.File }
+// childEnds are the three files that become the child's 0, 1 and 2, and what only
+// the process before it has as 3; see launch, which closes it.
+type childEnds struct{ in, out, err, report *os.File }
+
+func (c *childEnds) files() []*os.File {
+	files := []*os.File{c.in, c.out, c.err}
+	if c.report != nil {
+		files = append(files, c.report)
+	}
+	return files
+}
 
 func (c *childEnds) close() {
 	for _, f := range []*os.File{c.in, c.out, c.err} {
@@ -50,13 +57,19 @@ func (c *childEnds) close() {
 // startProcess starts r's command. What it returns must be stopped.
 func startProcess(r *Resolved, e *env) (*process, error) {
 	hideInherited()
-	p := &process{exited: make(chan struct{}), drained: make(chan struct{}), guard: e.guard}
+	p := &process{exited: make(chan struct{}), drained: make(chan struct{}), guard: e.guard, grace: stopGrace(r.Settings)}
 	ends, err := p.pipes()
 	if err != nil {
 		return nil, spawnError(r, err)
 	}
+	l, err := newLaunch(r.Settings, e.limiter)
+	if err != nil {
+		ends.close()
+		p.closePipes()
+		return nil, spawnError(r, err)
+	}
 	started := make(chan error)
-	go p.run(r, ends, started)
+	go p.run(r, ends, l, started)
 	if err := <-started; err != nil {
 		p.closePipes()
 		return nil, spawnError(r, err)
@@ -64,6 +77,14 @@ func startProcess(r *Resolved, e *env) (*process, error) {
 	p.stderr = newStderrTail(e.logger().With("server", r.Server), r.scrub)
 	go p.drain()
 	return p, nil
+}
+
+// stopGrace is the setting; a process without settings has the default.
+func stopGrace(s *Settings) time.Duration {
+	if s == nil {
+		s = new(Settings)
+	}
+	return s.lifecycle().StopGrace
 }
 
 func (p *process) pipes() (*childEnds, error) {
@@ -92,10 +113,10 @@ func (p *process) closePipes() {
 
 // run starts the child and waits for it on one locked thread: the parent-death
 // signal is sent when the thread that forked ends, not the process (golang/go#27505).
-func (p *process) run(r *Resolved, ends *childEnds, started chan<- error) {
+func (p *process) run(r *Resolved, ends *childEnds, l *launch, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	child, err := p.start(r, ends)
+	child, err := p.start(r, ends, l)
 	started <- err
 	if err != nil {
 		return
@@ -106,13 +127,32 @@ func (p *process) run(r *Resolved, ends *childEnds, started chan<- error) {
 	p.stdout.SetReadDeadline(time.Now().Add(lastWords))
 }
 
-func (p *process) start(r *Resolved, ends *childEnds) (*os.Process, error) {
+// start returns when the program runs.
+func (p *process) start(r *Resolved, ends *childEnds, l *launch) (*os.Process, error) {
 	defer ends.close()
 	p.guard.ready()
-	child, err := os.StartProcess(r.Command, append([]string{r.Command}, r.Args...), &os.ProcAttr{
-		Dir: r.Dir, Env: r.Env,
-		Files: []*os.File{ends.in, ends.out, ends.err},
-		Sys:   childAttr(),
+	argv := append([]string{r.Command}, r.Args...)
+	if l == nil {
+		return p.fork(r, r.Command, argv, ends)
+	}
+	defer l.close()
+	ends.report = l.theirs
+	argv = l.argv(argv)
+	child, err := p.fork(r, argv[0], argv, ends)
+	if err != nil {
+		return nil, l.blame(r, err)
+	}
+	if err = l.await(); err != nil {
+		p.abandon(child)
+		return nil, err
+	}
+	return child, nil
+}
+
+// fork starts a process, which has its place with the guard when it returns.
+func (p *process) fork(r *Resolved, path string, argv []string, ends *childEnds) (*os.Process, error) {
+	child, err := os.StartProcess(path, argv, &os.ProcAttr{
+		Dir: r.Dir, Env: r.Env, Files: ends.files(), Sys: childAttr(),
 	})
 	if err != nil {
 		return nil, err
@@ -123,6 +163,14 @@ func (p *process) start(r *Resolved, ends *childEnds) (*os.Process, error) {
 	// only on Linux. What it started within these microseconds is in nobody's book.
 	p.guard.add(p.pid)
 	return child, nil
+}
+
+// abandon ends a process that did not become the program.
+func (p *process) abandon(child *os.Process) {
+	child.Kill()
+	child.Wait()
+	ownChildren.remove(p.pid)
+	p.guard.remove(p.pid)
 }
 
 func (p *process) drain() {
@@ -172,11 +220,11 @@ func within(c <-chan struct{}, d time.Duration) bool {
 func (p *process) stop() {
 	p.stopped.Do(func() {
 		p.stdin.Close()
-		within(p.exited, stopGrace)
-		if endGroup(p.pid, stopGrace, p.exited) {
+		within(p.exited, p.grace)
+		if endGroup(p.pid, p.grace, p.exited) {
 			p.guard.remove(p.pid)
 		}
-		within(p.exited, stopGrace)
+		within(p.exited, p.grace)
 		// A process that left the group may still hold the pipes: do not wait for it.
 		p.errOut.SetReadDeadline(time.Now().Add(lastWords))
 		<-p.drained
@@ -203,6 +251,9 @@ func hideInherited() {
 
 // spawnError says which of the many causes of a failed start it was.
 func spawnError(r *Resolved, err error) error {
+	if s := (*SettingError)(nil); errors.As(err, &s) {
+		return err
+	}
 	cause := bareCause(err)
 	switch {
 	case r.Dir != "" && !isDir(r.Dir):

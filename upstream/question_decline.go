@@ -24,8 +24,9 @@ func capabilityFor(method string) string {
 
 // decline says why a question is asked of nobody. told is set when a person was
 // told what would help, which is once per connection.
-func (e *env) decline(server, method string, told *atomic.Bool) string {
+func (e *env) decline(server string, s *Settings, method string, told *atomic.Bool) string {
 	kind := capabilityFor(method)
+	apart := s.Isolation != "" && s.Isolation != "shared"
 	switch {
 	case kind == "":
 		return nothingHere
@@ -35,7 +36,14 @@ func (e *env) decline(server, method string, told *atomic.Bool) string {
 		return notInCall
 	}
 	if kind == "roots" && !told.Swap(true) {
-		e.logger().Info("the server asks for roots outside of calls; isolation: per_session lets it", "server", server, "op", method)
+		text := "the server asks for roots outside of calls; isolation: per_session lets it"
+		if apart {
+			text = "the server asks for roots where its lists are read, which is for no agent; agents are asked on connections of their own"
+		}
+		e.logger().Info(text, "server", server, "op", method)
+	}
+	if apart {
+		return notInCall
 	}
 	return sharedByAll
 }

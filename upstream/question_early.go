@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"context"
 	"sync"
 	"time"
 
@@ -9,12 +10,18 @@ import (
 )
 
 const (
-	// earlyAsk is how long the first call waits for a question, earlyAnswer how
-	// long for its answer.
-	earlyAsk    = 250 * time.Millisecond
-	earlyAnswer = 5 * time.Second
-	// earlyHold is how long a question waits for the first call.
-	earlyHold    = 5 * time.Second
+	// earlyAsk is how long the first call waits for a question. For the answer it
+	// waits as long as that may take.
+	earlyAsk = 250 * time.Millisecond
+	// earlyTaken is how long the server has to show that it took the answer, and
+	// earlyApply how long it is left alone meanwhile: servers look at folders before
+	// they use them, and answer other requests in between.
+	earlyTaken = 2 * time.Second
+	earlyApply = 100 * time.Millisecond
+	// earlyIdle is how long the first call may come and still wait for a question,
+	// and earlyHold how long a question waits for it: servers give up after a minute.
+	earlyIdle    = 5 * time.Second
+	earlyHold    = 50 * time.Second
 	mostEarly    = 4        // questions that wait for it
 	largestEarly = 64 << 10 // bytes of the parameters of one
 )
@@ -24,11 +31,12 @@ const (
 // server-filesystem for one: the call answers that, and is sent afterwards. nil is
 // for connections that have no such time.
 type early struct {
-	mu    sync.Mutex
-	stage earlyStage
-	held  []heldQuestion
-	over  chan struct{} // closed when stage becomes passed
-	timer *time.Timer
+	mu     sync.Mutex
+	stage  earlyStage
+	held   []heldQuestion
+	over   chan struct{} // closed when stage becomes passed
+	timer  *time.Timer
+	longer bool // the timer runs for what is held
 }
 
 type earlyStage uint8
@@ -63,7 +71,7 @@ func (e *early) begin() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.stage = waiting
-	e.timer = time.AfterFunc(earlyHold, e.expire)
+	e.timer = time.AfterFunc(earlyIdle, e.expire)
 }
 
 // hold keeps a question for the first call; false if that is not to be. refuse
@@ -129,39 +137,89 @@ func (e *early) take() []heldQuestion {
 	return held
 }
 
-// hear waits for what the server asks now, and for the answer. It returns sooner
-// when done or dead is closed, and true when the call expired.
-func (e *early) hear(q *openQuestions, expired <-chan time.Time, done, dead <-chan struct{}) bool {
+// An earlyWait is what the first call waits for.
+type earlyWait struct {
+	asks *openQuestions
+	// expired is the call's own time-out; nil when done tells that too.
+	expired    <-chan time.Time
+	done, dead <-chan struct{} // nil never ends the wait
+	// ping asks the server for a sign of life and returns with its answer, or with ctx.
+	ping func(ctx context.Context)
+}
+
+// hear waits for what the server asks now, for the answer, and until the server
+// shows that it has taken it: what is sent before could still run by what it was
+// started with. It returns sooner when done or dead is closed, and true when the
+// call expired.
+func (w *earlyWait) hear() (expired bool) {
 	t := time.NewTimer(earlyAsk)
 	defer t.Stop()
-	for asked := false; ; {
+	for {
 		select {
-		case <-q.news:
-			if q.quiet() {
-				return false
+		case <-w.asks.news:
+			if w.asks.quiet() {
+				return w.settle()
 			}
-			if !asked {
-				asked = true
-				t.Reset(earlyAnswer)
-			}
+			t.Stop()
 		case <-t.C:
 			return false
-		case <-expired:
+		case <-w.expired:
 			return true
-		case <-done:
+		case <-w.done:
 			return false
-		case <-dead:
+		case <-w.dead:
 			return false
 		}
 	}
 }
 
-// expire is for calls that come late: they wait for nothing.
+// settle leaves the server alone for a moment between two signs of life.
+func (w *earlyWait) settle() (expired bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), earlyTaken)
+	defer cancel()
+	taken := make(chan struct{})
+	go w.taken(ctx, taken)
+	defer func() { cancel(); <-taken }()
+	select {
+	case <-taken:
+	case <-w.expired:
+		return true
+	case <-w.done:
+	case <-w.dead:
+	}
+	return false
+}
+
+func (w *earlyWait) taken(ctx context.Context, taken chan<- struct{}) {
+	defer close(taken)
+	w.ping(ctx)
+	t := time.NewTimer(earlyApply)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		w.ping(ctx)
+	case <-ctx.Done():
+	}
+}
+
+// answersRoots reports whether the agent of a call can say what its roots are.
+func answersRoots(c *Call) bool {
+	_, ok := wire.Get(c.Capabilities, "roots")
+	return ok
+}
+
+// expire is for calls that come late: they wait for nothing, unless a question
+// does.
 func (e *early) expire() {
 	e.mu.Lock()
 	late := e.stage == waiting
+	more := late && len(e.held) > 0 && !e.longer
+	if more {
+		e.longer = true
+		e.timer.Reset(earlyHold - earlyIdle)
+	}
 	e.mu.Unlock()
-	if late {
+	if late && !more {
 		e.pass()
 	}
 }

@@ -26,7 +26,9 @@ const rootsOffered = `{"roots":{}}`
 // what it got until then, as server-filesystem does.
 type rootServer struct {
 	after time.Duration // if negative, it does not ask
+	apply time.Duration // how long it thinks about the answer
 	never bool          // it withdraws the question at once
+	mute  bool          // it does not answer ping
 
 	mu  sync.Mutex
 	got string
@@ -49,9 +51,16 @@ func (s *rootServer) serve(ctx context.Context, rw io.ReadWriteCloser) error {
 				})
 			}
 		case "":
-			s.mu.Lock()
-			s.got += string(m.Result) + string(m.Error)
-			s.mu.Unlock()
+			heard := string(m.Result) + string(m.Error)
+			if s.apply == 0 {
+				s.take(heard)
+				break
+			}
+			time.AfterFunc(s.apply, func() { s.take(heard) })
+		case "ping":
+			if !s.mute {
+				say(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
+			}
 		default:
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -59,6 +68,17 @@ func (s *rootServer) serve(ctx context.Context, rw io.ReadWriteCloser) error {
 		}
 		return nil
 	})(ctx, rw)
+}
+
+func (s *rootServer) take(heard string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.got += heard
+}
+
+// rooted is a call of an agent that has roots.
+func rooted(ask func(context.Context, Question) ([]byte, *wire.Error)) *Call {
+	return &Call{Method: "x", Ask: ask, Capabilities: []byte(rootsOffered)}
 }
 
 func dialRoots(t *testing.T, s *rootServer, e env) conn {
@@ -93,15 +113,21 @@ func TestStdioRootsFirst(t *testing.T) {
 		e     env
 		call  time.Duration // after the handshake
 		think time.Duration
+		no    bool // the agent cannot answer
 		want  string
 		took  time.Duration
 	}{
-		{name: "before the call", call: time.Second, want: roots},
-		{name: "before the call, slowly", call: time.Second, think: 3 * time.Second, want: roots, took: 3 * time.Second},
-		{name: "while it waits", s: &rootServer{after: 200 * time.Millisecond}, want: roots, took: 200 * time.Millisecond},
+		{name: "before the call", call: time.Second, want: roots, took: earlyApply},
+		{name: "before the call, slowly", call: time.Second, think: 3 * time.Second, want: roots, took: 3*time.Second + earlyApply},
+		{name: "as slowly as it may", call: time.Second, think: time.Minute, want: roots, took: time.Minute + earlyApply},
+		{name: "while it waits", s: &rootServer{after: 200 * time.Millisecond}, want: roots, took: 200*time.Millisecond + earlyApply},
 		{name: "never", s: &rootServer{after: -1}, took: earlyAsk},
-		{name: "too slowly", call: time.Second, think: time.Minute, took: earlyAnswer},
-		{name: "the call is late", call: 6 * time.Second, want: declined},
+		{name: "applied later", s: &rootServer{apply: 90 * time.Millisecond}, call: time.Second, want: roots, took: earlyApply},
+		{name: "without ping", s: &rootServer{mute: true}, call: time.Second, want: roots, took: earlyTaken},
+		{name: "of an agent without roots", no: true, call: time.Second, want: roots},
+		{name: "the call is late", call: earlyHold - time.Second, want: roots, took: earlyApply},
+		{name: "the call is too late", call: earlyHold + time.Second, want: declined},
+		{name: "the call is late, nothing waits", s: &rootServer{after: -1}, call: earlyIdle + time.Second},
 		{name: "withdrawn", s: &rootServer{never: true}, call: time.Second, took: earlyAsk},
 		{name: "nothing offered", e: env{own: true}, call: time.Second, want: `{"code":-32601,"message":"this client did not declare roots"}`},
 		{name: "no roots offered", e: env{own: true, offers: []byte(`{"sampling":{}}`)}, call: time.Second, want: `{"code":-32601,"message":"this client did not declare roots"}`},
@@ -119,13 +145,17 @@ func TestStdioRootsFirst(t *testing.T) {
 				c := dialRoots(t, tt.s, tt.e)
 				defer c.Close()
 				time.Sleep(tt.call)
+				first := rooted(thinking(tt.think, roots))
+				if tt.no {
+					first.Capabilities = nil
+				}
 				start := time.Now()
-				r, err := c.Do(t.Context(), &Call{Method: "x", Ask: thinking(tt.think, roots)})
-				if got, _ := wire.Unquote(r.Result); err != nil || got != tt.want || time.Since(start) != tt.took {
+				r, err := c.Do(t.Context(), first)
+				if got, _ := wire.Unquote(r.Result); err != nil || got != tt.want && !tt.no || time.Since(start) != tt.took {
 					t.Errorf("got %s, %v after %v, want %s after %v", got, err, time.Since(start), tt.want, tt.took)
 				}
 				start = time.Now()
-				if _, err := c.Do(t.Context(), &Call{Method: "x", Ask: refuses}); err != nil || time.Since(start) != 0 {
+				if _, err := c.Do(t.Context(), rooted(refuses)); err != nil || time.Since(start) != 0 {
 					t.Errorf("the second call: %v after %v", err, time.Since(start))
 				}
 			})
@@ -142,16 +172,16 @@ func TestStdioRootsFirstOfMany(t *testing.T) {
 		var wg sync.WaitGroup
 		first := make(chan struct{})
 		wg.Go(func() {
-			c.Do(t.Context(), &Call{Method: "x", Ask: func(context.Context, Question) ([]byte, *wire.Error) {
+			c.Do(t.Context(), rooted(func(context.Context, Question) ([]byte, *wire.Error) {
 				close(first)
 				time.Sleep(time.Second)
 				return []byte(`{}`), nil
-			}})
+			}))
 		})
 		<-first
 		wg.Go(func() {
-			r, err := c.Do(t.Context(), &Call{Method: "x", Ask: refuses})
-			if string(r.Result) != `"{}"` || err != nil || time.Since(start) != time.Second {
+			r, err := c.Do(t.Context(), rooted(refuses))
+			if string(r.Result) != `"{}"` || err != nil || time.Since(start) != time.Second+earlyApply {
 				t.Errorf("the second call: %s, %v after %v", r.Result, err, time.Since(start))
 			}
 		})
@@ -190,7 +220,7 @@ func TestStdioRootsFirstEnds(t *testing.T) {
 				res := make(chan error, 1)
 				start := time.Now()
 				go func() {
-					_, err := c.Do(ctx, &Call{Method: "x", Timeout: 100 * time.Millisecond, Ask: refuses})
+					_, err := c.Do(ctx, &Call{Method: "x", Timeout: 100 * time.Millisecond, Ask: refuses, Capabilities: []byte(rootsOffered)})
 					res <- err
 				}()
 				synctest.Wait()
@@ -217,7 +247,7 @@ func TestStdioRootsOfProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if r, err := c.Do(t.Context(), &Call{Method: "heard", Ask: answers(`{"roots":[]}`)}); string(r.Result) != `{"roots":[]}` {
+	if r, err := c.Do(t.Context(), &Call{Method: "heard", Ask: answers(`{"roots":[]}`), Capabilities: []byte(rootsOffered)}); string(r.Result) != `{"roots":[]}` {
 		t.Errorf("got %s, %v", r.Result, err)
 	}
 }
@@ -285,7 +315,9 @@ func TestHTTPRootsFirst(t *testing.T) {
 			c := dialed(t, resolved(t, f.URL, nil), env{own: true, offers: []byte(rootsOffered)})
 			for _, when := range []string{"dialled", "opened again"} {
 				for i, want := range []string{`{"roots":[]}`, "nothing"} {
-					r, err := c.Do(t.Context(), askedCall("x", thinking(300*time.Millisecond, `{"roots":[]}`)))
+					call := askedCall("x", thinking(300*time.Millisecond, `{"roots":[]}`))
+					call.Capabilities = []byte(rootsOffered)
+					r, err := c.Do(t.Context(), call)
 					if got, _ := wire.Unquote(r.Result); err != nil || got != want {
 						t.Errorf("%s: call %d got %s, %v", when, i, got, err)
 					}
@@ -310,6 +342,10 @@ func TestHTTPRootsHeld(t *testing.T) {
 	}
 	eventually(t, "the question is held", func() bool { return held() == 1 })
 	e.expire()
+	if held() != 1 {
+		t.Error("the question does not wait for a late call")
+	}
+	e.expire()
 	var r Response
 	var err error
 	eventually(t, "the server is declined", func() bool {
@@ -333,22 +369,30 @@ func timelessLog(out io.Writer) *slog.Logger {
 	}}))
 }
 
-// Where agents share the connection a person learns once what would help.
+// Where agents share the connection a person learns once what would help, unless
+// they did that: then it is only where lists are read.
 func TestRootsSharedLog(t *testing.T) {
-	var out bytes.Buffer
-	e := env{offers: []byte(`{"roots":{},"sampling":{}}`), log: timelessLog(&out)}
-	var told atomic.Bool
-	var got []string
-	for _, method := range []string{"sampling/createMessage", "roots/list", "roots/list", "elicitation/create", "vendor/ask"} {
-		got = append(got, e.decline("srv", method, &told))
-	}
-	want := []string{sharedByAll, sharedByAll, sharedByAll, "this client did not declare elicitation", "this client offers no such method"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	const line = `level=INFO msg="the server asks for roots outside of calls; isolation: per_session lets it" server=srv op=roots/list` + "\n"
-	if diff := cmp.Diff(line, out.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for isolation, tt := range map[string]struct{ said, log string }{
+		"":            {sharedByAll, "the server asks for roots outside of calls; isolation: per_session lets it"},
+		"shared":      {sharedByAll, "the server asks for roots outside of calls; isolation: per_session lets it"},
+		"per_session": {notInCall, "the server asks for roots where its lists are read, which is for no agent; agents are asked on connections of their own"},
+	} {
+		var out bytes.Buffer
+		e := env{offers: []byte(`{"roots":{},"sampling":{}}`), log: timelessLog(&out)}
+		s := &Settings{Isolation: isolation}
+		var told atomic.Bool
+		var got []string
+		for _, method := range []string{"sampling/createMessage", "roots/list", "roots/list", "elicitation/create", "vendor/ask"} {
+			got = append(got, e.decline("srv", s, method, &told))
+		}
+		want := []string{tt.said, tt.said, tt.said, "this client did not declare elicitation", "this client offers no such method"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", isolation, diff)
+		}
+		line := fmt.Sprintf("level=INFO msg=%q server=srv op=roots/list\n", tt.log)
+		if diff := cmp.Diff(line, out.String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", isolation, diff)
+		}
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/mcp-sidecar/mcp-sidecar/auth"
+	"github.com/mcp-sidecar/mcp-sidecar/egress"
+	"github.com/mcp-sidecar/mcp-sidecar/tls"
 )
 
 // Eras says which eras a server may be spoken to in.
@@ -39,6 +41,8 @@ type Resolved struct {
 	Env []string
 	// Dir is the child's working directory; empty for our own.
 	Dir string
+	// lifted is what screening would refuse the server for, if it were not off.
+	lifted error
 
 	// URL is the endpoint of an HTTP server, else nil. For a unix socket its scheme
 	// is http and its host is localhost.
@@ -51,8 +55,12 @@ type Resolved struct {
 	Protocol Eras
 	// EraHint is the era that an earlier connection had. If nil, not known.
 	EraHint *Era
+	// Way is how the server was reached by an earlier connection.
+	Way httpWay
 
-	secrets []string // longest first; see scrub
+	route   egress.Route // how connections leave; direct until leave
+	tls     *tls.Source  // nil when the settings name no file
+	secrets []string     // longest first; see scrub
 }
 
 // Resolve replaces every reference in s and works out what to start or dial.
@@ -118,6 +126,9 @@ func (r *Resolved) stdio(v Vars, parent []string) error {
 	r.Command, err = lookCommand(s.Command, r.Dir, v.Home, environ)
 	if err != nil {
 		return setting(err, "command")
+	}
+	if err := r.screen(); err != nil {
+		return err
 	}
 	prependPath(environ, r.Command)
 	r.Env = sortedEnv(environ)
@@ -260,6 +271,8 @@ func (r *Resolved) Identity() [32]byte {
 	}
 	d.add("tls", fmt.Sprint(s.SSLVerify.Off), s.SSLVerify.CAFile, s.ClientKey)
 	d.add(s.ClientCert...)
+	d.add("egress", r.route.Key(), s.Egress.Proxy, s.Egress.Via)
+	d.add(s.Egress.Allow...)
 	o := &s.OAuth
 	d.add("oauth", o.ClientID, o.ClientSecret, o.ClientName, o.Scope, o.RedirectURI, o.ClientMetadataURL,
 		o.TokenEndpointAuthMethod, o.ApplicationType, o.UserAgent, o.Flow)

@@ -33,6 +33,8 @@ func (x *expander) settings(s *Settings) *Settings {
 	c.SSLVerify.CAFile = x.path("ssl_verify", s.SSLVerify.CAFile)
 	c.ClientCert = x.cert(s.ClientCert)
 	c.ClientKey = x.path("client_key", s.ClientKey)
+	c.Egress.Proxy = x.text(s.Egress.Proxy, "egress", "proxy")
+	c.Egress.Allow = x.items(s.Egress.Allow, "egress", "allow")
 	c.IdentityHeader = x.identity(s.IdentityHeader)
 	x.oauth(&c.OAuth)
 	c.Sampling.Endpoint = x.endpoint(s.Sampling.Endpoint)
@@ -56,13 +58,16 @@ func (x *expander) path(key, s string) string {
 	return p
 }
 
-func (x *expander) list(key string, in []string) []string {
+func (x *expander) list(key string, in []string) []string { return x.items(in, key) }
+
+// items keeps nil apart from empty.
+func (x *expander) items(in []string, path ...string) []string {
 	if in == nil {
 		return nil
 	}
 	out := make([]string, len(in))
 	for i, s := range in {
-		out[i] = x.text(s, key, strconv.Itoa(i))
+		out[i] = x.text(s, slices.Concat(path, []string{strconv.Itoa(i)})...)
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -12,7 +13,7 @@ import (
 	"github.com/mcp-sidecar/mcp-sidecar/policy"
 )
 
-// slotWait bounds how long a call queues for one of max_concurrency slots.
+// slotWait bounds how long a call queues for a process that can ask.
 const slotWait = 30 * time.Second
 
 // A route is what of a Target decides the connection before references are
@@ -38,24 +39,36 @@ type server struct {
 	offers   policy.Answers // what it may ask of agents
 	plain    *owner         // discovery's connection, which most calls share
 
-	slots    chan struct{}
-	noise    atomic.Int64
-	status   atomic.Pointer[Status]
-	listing  atomic.Pointer[Listing]
-	era      atomic.Pointer[Era]
-	oneEra   atomic.Bool // it does not speak both, whatever it says
-	logLevel atomic.Pointer[string]
-	settled  chan struct{} // closed by settle
-	once     sync.Once
-	opened   atomic.Int64 // connections so far; numbers them
-	asking   askingLists
-	subs     subscriptions
+	slots     chan struct{}
+	queued    atomic.Int64 // calls that wait for one of slots
+	bytes     *byteBudget  // of requests
+	breaker   *breaker
+	noise     atomic.Int64
+	heard     atomic.Int64 // when the server answered last, in Unix nanoseconds
+	noPing    atomic.Bool  // it gives signs of life by lists only
+	restUntil atomic.Int64 // the server asked for a pause until then, in Unix nanoseconds
+	status    atomic.Pointer[Status]
+	listing   atomic.Pointer[Listing]
+	era       atomic.Pointer[Era]
+	both      atomic.Bool   // discovery's last connection said that it speaks both eras
+	oneEra    atomic.Bool   // it does not speak both, whatever it says
+	way       atomic.Uint32 // the httpWay of its last connection
+	logLevel  atomic.Pointer[string]
+	settled   chan struct{} // closed by settle
+	once      sync.Once
+	opened    atomic.Int64 // connections so far; numbers them
+	asking    askingLists
+	subs      subscriptions
+
+	turning sync.Mutex // one change of status at a time
 
 	mu    sync.Mutex
 	apart map[route]*owner  // every owner but plain
 	last  map[string]*owner // of a pool: who was where
 	queue []*waiter         // calls that wait for one of apart
 	seen  callers           // who came lately for one of apart
+	// suspected are the owners whose server is being asked whether it is there.
+	suspected map[*owner]*suspicion
 }
 
 func newServer(set *Set, spec Server) *server {
@@ -67,9 +80,12 @@ func newServer(set *Set, spec Server) *server {
 		set: set, name: spec.Name, settings: spec.Settings, err: spec.Err, offers: spec.Settings.offers(),
 		slots: make(chan struct{}, n), settled: make(chan struct{}), apart: map[route]*owner{}, last: map[string]*owner{},
 	}
+	s.bytes = newByteBudget(spec.Name, spec.Settings)
+	s.breaker = newBreaker(spec.Name, spec.Settings.breaker())
 	s.plain = newOwner(s, plainRoute)
 	s.asking.ended = make(chan struct{})
-	s.asking.expected.Store(s.offers&policy.AnswerSampling != 0 && spec.Settings.Sampling.Endpoint.URL != "")
+	s.asking.always = s.offers&policy.AnswerSampling != 0 && spec.Settings.Sampling.Endpoint.URL != ""
+	s.asking.expected.Store(s.asking.always)
 	st := Status{Server: spec.Name, State: Connecting, Since: time.Now()}
 	switch {
 	case spec.Settings.Enabled != nil && !*spec.Settings.Enabled:
@@ -108,20 +124,28 @@ func (s *server) live() []*owner {
 	return slices.DeleteFunc(out, func(o *owner) bool { return o.current() == nil })
 }
 
-// enter takes one of max_concurrency places, for leave to give back.
+// enter takes one of max_concurrency places, for leave to give back. It waits for
+// one if not too many do.
 func (s *server) enter(ctx context.Context) error {
 	select {
 	case s.slots <- struct{}{}:
 		return nil
 	default:
 	}
-	t := time.NewTimer(slotWait)
+	most, wait := s.settings.queue()
+	defer s.queued.Add(-1)
+	if n := s.queued.Add(1); n > int64(most) {
+		return &Error{Server: s.name, Kind: Busy, RetryAfter: wait,
+			Err: fmt.Errorf("%d calls are in flight (max_concurrency), and as many wait as may (max_queue is %d)", cap(s.slots), most)}
+	}
+	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
 	case s.slots <- struct{}{}:
 		return nil
 	case <-t.C:
-		return &Error{Server: s.name, Kind: Busy, Err: errors.New("max_concurrency calls are in flight"), RetryAfter: slotWait}
+		return &Error{Server: s.name, Kind: Busy, RetryAfter: wait,
+			Err: fmt.Errorf("%d calls are in flight (max_concurrency), and none ended within %v (queue_wait)", cap(s.slots), wait)}
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -129,8 +153,10 @@ func (s *server) enter(ctx context.Context) error {
 
 func (s *server) leave() { <-s.slots }
 
-// change makes a new status of the old one and tells who listens.
+// change makes a new status of the old one, tells who listens, and logs what it
+// is now. Nothing else changes a server's state.
 func (s *server) change(f func(*Status)) {
+	s.turning.Lock()
 	old := s.status.Load()
 	st := *old
 	f(&st)
@@ -138,7 +164,30 @@ func (s *server) change(f func(*Status)) {
 		st.Since = time.Now()
 	}
 	s.status.Store(&st)
+	s.turning.Unlock()
 	s.changed()
+	if st.State != old.State || st.Attempts != old.Attempts {
+		s.logState(old, &st)
+	}
+}
+
+// logState is the one place where a server's life is logged.
+func (s *server) logState(old, st *Status) {
+	log := s.set.opt.Log.With("server", s.name, "was", old.State)
+	switch st.State {
+	case Ready:
+		tools, prompts, resources := 0, 0, 0
+		if l := s.listing.Load(); l != nil {
+			tools, prompts, resources = len(l.Tools), len(l.Prompts), len(l.Resources)
+		}
+		log.Info("server ready", "version", st.Info.Version, "tools", tools, "prompts", prompts, "resources", resources)
+	case Failed, Parked, NeedsLogin:
+		log.Warn("server down", "state", st.State, "err", st.Err, "attempts", st.Attempts, "retry", time.Until(st.RetryAt).Round(100*time.Millisecond))
+	case Degraded:
+		log.Warn("server degraded", "err", st.Err)
+	default:
+		log.Info("server state", "state", st.State)
+	}
 }
 
 func (s *server) changed() {
@@ -151,15 +200,13 @@ func (s *server) changed() {
 func (s *server) notified(o *owner, method string, params []byte) {
 	switch method {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
-		s.plain.askRelist()
-		switch {
-		case o.lists():
-			o.askRelist()
-		case o.route.caller != "":
-			s.lookAsking()
-		}
+		s.listsChanged(o)
 	}
 	if f := s.set.opt.OnNotify; f != nil {
-		f(Origin{Server: s.name, Isolation: o.apartFor()}, method, params)
+		from := Origin{Server: s.name, Isolation: o.apartFor()}
+		if method == updateMethod {
+			from.Hears = s.hearers(o, params)
+		}
+		f(from, method, params)
 	}
 }

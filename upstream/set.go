@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/mcp-sidecar/mcp-sidecar/egress"
 )
 
 // A Server is one entry of the configuration.
@@ -39,12 +41,27 @@ type Options struct {
 	// GuardCommand starts the guard process. If nil, children are not guarded
 	// against a SIGKILL of this program.
 	GuardCommand []string
+	// LimitCommand calls RunLimited with the arguments that are put behind it. If nil,
+	// servers with rlimits do not start.
+	LimitCommand []string
+	// Egress decides how connections to servers leave. If nil, all are direct.
+	Egress *egress.Egress
+	// Children is the proxy of servers that may reach certain hosts only. If nil,
+	// such servers do not start.
+	Children *egress.Children
+	// Cache keeps what servers listed, for those that start with their first call.
+	// If nil, they start at once.
+	Cache *Cache
 	// OnChange is called after a server's status or listing changed. It must not
 	// block. It may be nil.
 	OnChange func(server string)
 	// OnNotify gets what a server says outside of any call. It must neither block
 	// nor keep params. It may be nil.
 	OnNotify func(from Origin, method string, params []byte)
+	// SeveralCallers reports whether more than one caller can come. No caller gets
+	// all places of a server then. If nil, that holds once several came. It must
+	// not block.
+	SeveralCallers func() bool
 }
 
 // A Set is all servers of one configuration.
@@ -56,6 +73,7 @@ type Set struct {
 	guard   *Guard
 	owners  chan *owner   // new ones, for Run to start
 	done    chan struct{} // closed when Run returns
+	aside   background
 }
 
 // NewSet prepares the servers; nothing starts before Run.
@@ -91,7 +109,9 @@ func (s *Set) Run(ctx context.Context) error {
 		g.Go(func() error { return srv.plain.run(gctx) })
 	}
 	g.Go(func() error { return s.startOwners(gctx, g) })
+	s.aside.begin(gctx)
 	err := g.Wait()
+	s.aside.end()
 	if s.guard != nil {
 		s.guard.Close()
 	}
@@ -126,7 +146,8 @@ func (s *Set) Status(name string) (st Status, ok bool) {
 		return Status{}, false
 	}
 	st = *srv.status.Load()
-	st.Noise = srv.noise.Load()
+	st.Noise, st.Breaker, st.Lazy = srv.noise.Load(), srv.breaker.String(), srv.settings.Lazy
+	st.InFlight, st.Queued = len(srv.slots), int(max(srv.queued.Load(), 0))
 	return st, true
 }
 
@@ -202,11 +223,13 @@ func (s *Set) Do(ctx context.Context, t Target, c *Call) (Response, error) {
 
 // doPlain sends a call over the connection that most share.
 func (s *server) doPlain(ctx context.Context, c *Call) (Response, error) {
-	if err := s.enter(ctx); err != nil {
+	v, err := s.admit(ctx, s.plain, c)
+	if err != nil {
 		return Response{}, err
 	}
-	defer s.leave()
-	return s.plain.do(ctx, c)
+	r, sent, err := s.plain.do(ctx, c)
+	v.end(s.plain, sent, err)
+	return r, err
 }
 
 // SetLogLevel asks every server that logs for at least this level, now and

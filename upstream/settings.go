@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/mcp-sidecar/mcp-sidecar/auth"
+	"github.com/mcp-sidecar/mcp-sidecar/egress"
 	"github.com/mcp-sidecar/mcp-sidecar/policy"
 )
 
@@ -24,6 +25,10 @@ type Settings struct {
 	Cwd string `yaml:"cwd"`
 	// InheritProxyEnv hands the proxy variables of the sidecar to the child.
 	InheritProxyEnv bool `yaml:"inherit_proxy_env"`
+	// Rlimits bound the processes of a stdio server. If zero, they are as ours.
+	Rlimits Rlimits `yaml:"rlimits"`
+	// Screening false starts a command that Screen refuses. If nil, true.
+	Screening *bool `yaml:"screening"`
 
 	// URL is the endpoint of an HTTP server: http, https or http+unix.
 	URL string `yaml:"url"`
@@ -50,6 +55,10 @@ type Settings struct {
 	Auth  string     `yaml:"auth"`
 	OAuth auth.OAuth `yaml:"oauth"`
 
+	// Egress says how connections leave: through which proxy for a url, and what a
+	// command's process may reach.
+	Egress egress.Server `yaml:"egress"`
+
 	// Builtin names an in-process server that the program registers.
 	Builtin string `yaml:"builtin"`
 
@@ -60,12 +69,17 @@ type Settings struct {
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
 	// KeepaliveInterval is the cadence of the liveness probe. If zero, 180s; at least 5s.
 	KeepaliveInterval time.Duration `yaml:"keepalive_interval"`
+	// KeepaliveTimeout bounds the answer to one probe. If zero, 30s.
+	KeepaliveTimeout time.Duration `yaml:"keepalive_timeout"`
 	// IdleTimeout recycles a stdio server after so long without a call. If zero, never.
 	IdleTimeout time.Duration `yaml:"idle_timeout_seconds"`
 	// MaxLifetime recycles a stdio server at this age. If zero, never.
 	MaxLifetime time.Duration `yaml:"max_lifetime_seconds"`
-	// Lifecycle holds the same two keys; the ones above win.
+	// Lifecycle holds the same two keys, which the ones above win over, and how a
+	// connection that failed is made again.
 	Lifecycle Lifecycle `yaml:"lifecycle"`
+	// Breaker keeps calls from a server that fails them one after the other.
+	Breaker Breaker `yaml:"breaker"`
 	// RelistInterval reads the lists again so often, for servers that never say
 	// that they changed. If zero, never; at least 5s.
 	RelistInterval time.Duration `yaml:"relist_interval"`
@@ -78,6 +92,14 @@ type Settings struct {
 	Serialize string `yaml:"serialize"`
 	// MaxConcurrency bounds the calls in flight. If zero, 64.
 	MaxConcurrency int `yaml:"max_concurrency"`
+	// MaxQueue bounds the calls that wait for one of these places. If zero, 256; if
+	// negative, none waits.
+	MaxQueue int `yaml:"max_queue"`
+	// QueueWait bounds how long a call waits for a place. If zero, 30s.
+	QueueWait time.Duration `yaml:"queue_wait"`
+	// MaxInFlightBytes bounds what the server's requests and answers take of memory
+	// at one moment. If zero, 128 MiB; a single message may always have its own limit.
+	MaxInFlightBytes int `yaml:"max_in_flight_bytes"`
 	// Isolation is shared (also when empty), per_caller or per_session.
 	Isolation string `yaml:"isolation"`
 	// MaxProcesses bounds the processes of one stdio server: the one that most
@@ -110,8 +132,40 @@ type SSLVerify struct {
 	CAFile string
 }
 
-// Lifecycle is the nested spelling of the two recycling keys.
+// Lifecycle says how long a connection lives, and how it is made again. Numbers
+// without another source are those of Hermes Agent.
 type Lifecycle struct {
+	// IdleTimeout and MaxLifetime are the nested spelling of the two recycling keys.
 	IdleTimeout time.Duration `yaml:"idle_timeout_seconds"`
 	MaxLifetime time.Duration `yaml:"max_lifetime_seconds"`
+	// ConnectRetries is how often a first connect that failed is tried again before
+	// the server is parked. If zero, 3; if negative, it is parked at once.
+	ConnectRetries int `yaml:"connect_retries"`
+	// ReconnectRetries is the same for a connection that was lost. If zero, 5.
+	ReconnectRetries int `yaml:"reconnect_retries"`
+	// RetryPause is the pause before the first of them; it doubles up to
+	// RetryPauseMax. If zero, 1s and 60s.
+	RetryPause    time.Duration `yaml:"retry_pause"`
+	RetryPauseMax time.Duration `yaml:"retry_pause_max"`
+	// ProbeInterval is how often a parked server, or one that wants a login, is
+	// tried. If zero, 300s.
+	ProbeInterval time.Duration `yaml:"probe_interval"`
+	// WakeWait bounds how long a call waits for a connection that is being made
+	// again. If zero, 15s.
+	WakeWait time.Duration `yaml:"wake_wait"`
+	// StopGrace is how long a process may take to end when its input closes, and
+	// again after SIGTERM. If zero, 2s.
+	StopGrace time.Duration `yaml:"stop_grace"`
+}
+
+// Breaker is the breaker block of one server.
+type Breaker struct {
+	// Failures is how many calls must fail in a row. If zero, 3; if negative, there
+	// is no breaker.
+	Failures int `yaml:"failures"`
+	// Open is how long no call passes then, unless a probe shows before that the
+	// server is well. If zero, 60s.
+	Open time.Duration `yaml:"open"`
+	// ProbeTimeout bounds the one call that is let through afterwards. If zero, 10s.
+	ProbeTimeout time.Duration `yaml:"probe_timeout"`
 }

@@ -33,12 +33,10 @@ func startStdio(ctx context.Context, r *Resolved, e env, hint *Era) (*lineConn, 
 		return nil, &Error{Server: r.Server, Op: "start", Kind: Timeout, Err: fmt.Errorf("waiting for other servers to start: %w", err)}
 	}
 	defer leave()
-	if names := loaderVars(r.Settings); names != nil {
-		e.logger().Warn("variables that load foreign code are set for a server", "server", r.Server, "names", names)
-	}
+	warnOfSpawn(r, &e)
 	p, err := startProcess(r, &e)
 	if err != nil {
-		return nil, &Error{Server: r.Server, Op: "start", Kind: Unreachable, Err: err}
+		return nil, startError(r.Server, err)
 	}
 	e.logger().Debug("process started", "server", r.Server, "pid", p.pid, "command", r.Command)
 	c := &lineConn{
@@ -53,6 +51,25 @@ func startStdio(ctx context.Context, r *Resolved, e env, hint *Era) (*lineConn, 
 		return nil, lastSaid(err, p)
 	}
 	return c, nil
+}
+
+// warnOfSpawn logs what the configuration allows and few would.
+func warnOfSpawn(r *Resolved, e *env) {
+	if names := loaderVars(r.Settings); names != nil {
+		e.logger().Warn("variables that load foreign code are set for a server", "server", r.Server, "names", names)
+	}
+	if r.lifted != nil {
+		e.logger().Warn("a server starts that screening would refuse, because its entry says screening: false", "server", r.Server, "err", r.lifted)
+	}
+}
+
+// startError tells a setting that cannot be had from a machine that has no room.
+func startError(server string, err error) error {
+	kind := Unreachable
+	if s := (*SettingError)(nil); errors.As(err, &s) {
+		kind = Config
+	}
+	return &Error{Server: server, Op: "start", Kind: kind, Err: err}
 }
 
 // lastSaid adds the end of standard error to a handshake that ran out of time: it
@@ -109,7 +126,7 @@ func newBuiltinConn(ctx context.Context, r *Resolved, b Builtin, e env) *lineCon
 		server: r.Server, settings: r.Settings, e: e, io: ours,
 		scrub: r.scrub,
 		why:   s.reason,
-		stop:  sync.OnceFunc(func() { ours.Close(); cancel(); within(s.gone, stopGrace) }),
+		stop:  sync.OnceFunc(func() { ours.Close(); cancel(); within(s.gone, stopGrace(r.Settings)) }),
 	}
 }
 

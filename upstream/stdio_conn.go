@@ -33,6 +33,7 @@ type lineConn struct {
 	settings *Settings
 	e        env
 	io       lineIO
+	link     *sseLink // sends messages if not nil, and io is only read from
 	scrub    func(string) string
 	// why turns the end of reading into the reason that callers see.
 	why func(error) error
@@ -71,8 +72,10 @@ type pending struct {
 	behind atomic.Int64 // bytes that wait in notes
 	token  []byte       // the caller's progress token
 	gate   progressGate
-	call   *Call          // with asks
-	asks   *openQuestions // nil when the call answers no questions
+	// release, if set, lets go of what still sends the request. It does not block.
+	release func()
+	call    *Call          // with asks
+	asks    *openQuestions // nil when the call answers no questions
 }
 
 type answer struct {
@@ -141,7 +144,7 @@ func (c *lineConn) Do(ctx context.Context, call *Call) (Response, error) {
 		return Response{}, err
 	}
 	defer p.asks.end() // last: a question finds no call that was forgotten
-	defer c.forget(p.id)
+	defer c.over(p)
 	if w.first {
 		if err := c.hearEarly(w, p); err != nil {
 			return Response{}, c.failed(w, call, p.id, false, err)
@@ -149,7 +152,7 @@ func (c *lineConn) Do(ctx context.Context, call *Call) (Response, error) {
 	}
 	buf := takeBuffer()
 	*buf = appendRequest(*buf, p.id, call, c.meta)
-	sent, err := c.write(w, buf)
+	sent, err := c.request(w, p, call.Method, buf)
 	if err != nil {
 		return Response{}, c.failed(w, call, p.id, sent, err)
 	}
@@ -191,6 +194,23 @@ func (c *lineConn) take(id int64) *pending {
 }
 
 func (c *lineConn) forget(id int64) { c.take(id) }
+
+// over ends a request, whatever became of it.
+func (c *lineConn) over(p *pending) {
+	c.take(p.id)
+	if p.release != nil {
+		p.release()
+	}
+}
+
+// request sends p's request, which is in buf, and takes buf over.
+func (c *lineConn) request(w *wait, p *pending, method string, buf *[]byte) (sent bool, err error) {
+	if c.link == nil {
+		return c.write(w, buf)
+	}
+	c.link.request(p, method, *buf)
+	return true, nil
+}
 
 // await waits for the answer, the caller, the clock or the end.
 func (c *lineConn) await(w *wait, p *pending, call *Call) (Response, error) {

@@ -22,6 +22,7 @@ type debts struct {
 }
 
 type debt struct {
+	who  string // the agent
 	at   time.Time
 	read bool // the server answered what was sent after the cancellation
 }
@@ -31,7 +32,7 @@ func (c *lineConn) owe(call *Call, id int64) {
 	if call.Ask == nil {
 		return
 	}
-	d := &debt{at: time.Now()}
+	d := &debt{who: call.who, at: time.Now()}
 	c.mu.Lock()
 	if c.debts.calls == nil {
 		c.debts.calls, c.debts.pings = map[int64]*debt{}, map[int64]*debt{}
@@ -86,4 +87,18 @@ func (c *lineConn) owing() (open, unread bool) {
 		unread = unread || !d.read && time.Since(d.at) < debtWait
 	}
 	return len(c.debts.calls) > 0, unread
+}
+
+// doubtful reports whether a question may be about a call that another agent than
+// who gave up just now. It is for connections on which calls are not alone: on the
+// others none begins before that is settled.
+func (c *lineConn) doubtful(who string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, d := range c.debts.calls {
+		if d.who != who && time.Since(d.at) < stillAsks {
+			return true
+		}
+	}
+	return false
 }

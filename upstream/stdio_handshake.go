@@ -53,7 +53,7 @@ func (c *lineConn) initialize(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer c.forget(p.id)
+	defer c.over(p)
 	a, err := c.hear(ctx, "initialize", p.answer, nil)
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (c *lineConn) begin(ctx context.Context, call *Call, meta []byte) (*pending
 	}
 	buf := takeBuffer()
 	*buf = appendRequest(*buf, p.id, call, meta)
-	if _, err := c.write(&wait{ctx: ctx}, buf); err != nil {
+	if _, err := c.request(&wait{ctx: ctx}, p, call.Method, buf); err != nil {
 		c.forget(p.id)
 		return nil, err
 	}

@@ -1,6 +1,10 @@
 package upstream
 
-import "github.com/mcp-sidecar/mcp-sidecar/wire"
+import (
+	"context"
+
+	"github.com/mcp-sidecar/mcp-sidecar/wire"
+)
 
 // whichCall is the answer to a question that could be about several calls. A wrong
 // guess would show one agent what concerns another.
@@ -22,8 +26,12 @@ func (c *lineConn) asked(m *wire.Message) {
 	}
 	p, several := c.answerer()
 	switch {
+	case several && c.link != nil:
+		c.post(wire.AppendError(nil, m.ID, wire.CodeInternal, severalCalls, nil))
 	case several:
 		c.post(wire.AppendError(nil, m.ID, wire.CodeInternal, whichCall, nil))
+	case p != nil && c.link != nil && c.doubtful(p.call.who):
+		c.post(wire.AppendError(nil, m.ID, wire.CodeInternal, calledOff, nil))
 	case p != nil && ofAnotherTask(m.Params, p.call):
 		c.post(wire.AppendError(nil, m.ID, wire.CodeInternal, whichTask, nil))
 	case p == nil || c.modern.Load(): // a modern server asks in its answer
@@ -34,7 +42,7 @@ func (c *lineConn) asked(m *wire.Message) {
 }
 
 func (c *lineConn) decline(m *wire.Message) {
-	c.post(wire.AppendError(nil, m.ID, wire.CodeMethodNotFound, c.e.decline(c.server, m.Method, &c.told), nil))
+	c.post(wire.AppendError(nil, m.ID, wire.CodeMethodNotFound, c.e.decline(c.server, c.settings, m.Method, &c.told), nil))
 }
 
 // hearEarly lets the first call answer what the server asks upon its handshake.
@@ -42,7 +50,11 @@ func (c *lineConn) hearEarly(w *wait, p *pending) error {
 	for _, h := range c.early.take() {
 		p.asks.start(p.call, c.server, h.msg, c.post)
 	}
-	expired := c.early.hear(p.asks, w.expired, w.ctx.Done(), c.dead)
+	expired := false
+	if answersRoots(p.call) {
+		e := earlyWait{asks: p.asks, expired: w.expired, done: w.ctx.Done(), dead: c.dead, ping: c.ping}
+		expired = e.hear()
+	}
 	c.early.pass()
 	switch err := w.ctx.Err(); {
 	case expired:
@@ -51,6 +63,11 @@ func (c *lineConn) hearEarly(w *wait, p *pending) error {
 		return err
 	}
 	return c.Err()
+}
+
+// ping returns with the server's answer, whatever it is.
+func (c *lineConn) ping(ctx context.Context) {
+	_, _ = c.Do(ctx, &Call{Method: "ping", Timeout: earlyTaken})
 }
 
 // enough ends a call that the server asked about too often.

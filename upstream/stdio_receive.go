@@ -194,6 +194,10 @@ func (c *lineConn) junk(b []byte) {
 		return
 	}
 	line := clip(cleanLine(b, c.scrub))
+	if c.link != nil {
+		c.e.logger().Warn("event is not a message", "server", c.server, "data", line)
+		return
+	}
 	c.e.logger().Warn("line on standard output is not a message", "server", c.server, "line", line)
 }
 
@@ -208,8 +212,11 @@ func (c *lineConn) odd(b []byte) {
 	if err == nil {
 		err = errNoMessage
 	}
-	c.e.logger().Warn("message on standard output is of no use", "server", c.server,
-		"bytes", len(b), "err", clip(cleanLine([]byte(err.Error()), c.scrub)))
+	msg := "message on standard output is of no use"
+	if c.link != nil {
+		msg = "message is of no use"
+	}
+	c.e.logger().Warn(msg, "server", c.server, "bytes", len(b), "err", clip(cleanLine([]byte(err.Error()), c.scrub)))
 }
 
 // errNoMessage is about JSON that may well be a log line.

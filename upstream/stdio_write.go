@@ -54,6 +54,9 @@ func oneLine(b []byte) []byte {
 // write sends the message in buf as one line and takes buf over. sent is false
 // while no byte of it can have reached the server.
 func (c *lineConn) write(w *wait, buf *[]byte) (sent bool, err error) {
+	if c.link != nil {
+		return c.link.tell(w, *buf)
+	}
 	*buf = oneLine(*buf)
 	select {
 	case c.writing <- struct{}{}:
@@ -171,7 +174,11 @@ func (c *lineConn) send() {
 	for {
 		select {
 		case p := <-c.outbox:
-			c.write(&wait{ctx: context.Background()}, &p.line)
+			w := wait{ctx: context.Background()}
+			if c.link != nil {
+				w.expired = time.After(postPatience)
+			}
+			c.write(&w, &p.line)
 			if p.done != nil {
 				close(p.done)
 			}

@@ -25,8 +25,8 @@ type subscriptions struct {
 	wants map[string]*subscription // by URI
 	kick  chan struct{}            // of who keeps them on a connection; nil without one
 	lost  bool                     // the server has forgotten what it was asked
-	// followers are woken besides: connections of processes of their own.
-	followers map[chan struct{}]*asked
+	// mirrors are woken besides: of the connections beside discovery's.
+	mirrors map[*mirror]struct{}
 }
 
 // A subscription is to one resource.
@@ -177,9 +177,9 @@ func (s *subscriptions) poke() {
 	case s.kick <- struct{}{}:
 	default:
 	}
-	for c := range s.followers {
+	for m := range s.mirrors {
 		select {
-		case c <- struct{}{}:
+		case m.kick <- struct{}{}:
 		default:
 		}
 	}
@@ -248,6 +248,13 @@ func (s *subscriptions) list() (uris []string) {
 	return uris
 }
 
+// wanted reports whether anybody wants to hear of a resource.
+func (s *subscriptions) wanted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.wants) > 0
+}
+
 // wasLost reports, once, whether forget was called.
 func (s *subscriptions) wasLost() bool {
 	s.mu.Lock()
@@ -266,14 +273,6 @@ func (o *owner) keepTold(ctx context.Context, c conn) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// forgotten is called when the server lost a session that was opened again. Only
-// discovery's connection subscribes.
-func (o *owner) forgotten() {
-	if o == o.srv.plain {
-		o.srv.subs.forget()
-	}
-}
-
 func (o *owner) tellOf(ctx context.Context, c conn, done chan<- struct{}) {
 	defer close(done)
 	subs := &o.srv.subs
@@ -285,6 +284,6 @@ func (o *owner) tellOf(ctx context.Context, c conn, done chan<- struct{}) {
 		o.tellLegacy(ctx, c, kick)
 	case ok:
 		l := &listening{o: o, c: c, via: lc}
-		l.run(ctx, kick)
+		l.follow(ctx, kick, func() {})
 	}
 }

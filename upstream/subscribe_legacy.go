@@ -23,20 +23,7 @@ const (
 // tellLegacy subscribes to what is wanted and unsubscribes from what is not any
 // more, until the connection ends.
 func (o *owner) tellLegacy(ctx context.Context, c conn, kick <-chan struct{}) {
-	asked := asked{o: o, c: c, uris: map[string]bool{}}
-	for {
-		if o.srv.subs.wasLost() {
-			clear(asked.uris)
-		}
-		asked.pass(ctx)
-		select {
-		case <-kick:
-		case <-c.Done():
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
+	newAsked(o, c).follow(ctx, kick, func() {})
 }
 
 // asked is what the server of one connection was asked to tell of.
@@ -47,7 +34,96 @@ type asked struct {
 	apart bool
 
 	mu   sync.Mutex
-	uris map[string]bool
+	uris map[string]*consent
+}
+
+// A consent is what the server says to one resource. Refusals are not kept.
+type consent struct {
+	agreed bool
+	known  chan struct{} // closed with the server's word
+}
+
+func newAsked(o *owner, c conn) *asked {
+	return &asked{o: o, c: c, uris: map[string]*consent{}}
+}
+
+func (a *asked) follow(ctx context.Context, kick <-chan struct{}, ready func()) {
+	for {
+		if !a.apart && a.o.srv.subs.wasLost() {
+			a.forget()
+		}
+		a.pass(ctx)
+		ready()
+		select {
+		case <-kick:
+		case <-a.c.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (a *asked) ensure(ctx context.Context, uri string) {
+	if w := a.begin(uri); w != nil {
+		a.subscribe(ctx, uri, w)
+		return
+	}
+	w := a.consent(uri)
+	if w == nil {
+		return
+	}
+	select {
+	case <-w.known:
+	case <-ctx.Done():
+	}
+}
+
+func (a *asked) tells(uri string) (asked, agreed bool) {
+	a.mu.Lock()
+	w := a.uris[uri]
+	asked = w != nil
+	agreed = asked && w.agreed
+	a.mu.Unlock()
+	if c, ok := a.c.(*httpConn); ok {
+		agreed = agreed && c.session.Load().standing.Load()
+	}
+	return asked, agreed
+}
+
+func (a *asked) consent(uri string) *consent {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.uris[uri]
+}
+
+// forget is for a server that lost all it was asked.
+func (a *asked) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.uris)
+}
+
+// begin notes that the server is being asked; nil when it was already.
+func (a *asked) begin(uri string) *consent {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.uris[uri] != nil {
+		return nil
+	}
+	w := &consent{known: make(chan struct{})}
+	a.uris[uri] = w
+	return w
+}
+
+// end notes what the server said, which it may have forgotten since.
+func (a *asked) end(uri string, w *consent, agreed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	close(w.known)
+	if w.agreed = agreed; !agreed && a.uris[uri] == w {
+		delete(a.uris, uri)
+	}
 }
 
 // pass sends what is missing.
@@ -61,7 +137,9 @@ func (a *asked) pass(ctx context.Context) {
 		g.Go(func() error { a.unsubscribe(ctx, uri); return nil })
 	}
 	for _, uri := range add {
-		g.Go(func() error { a.subscribe(ctx, uri); return nil })
+		if w := a.begin(uri); w != nil {
+			g.Go(func() error { a.subscribe(ctx, uri, w); return nil })
+		}
 	}
 	g.Wait()
 }
@@ -74,10 +152,11 @@ func (a *asked) plan() (add, drop []string) {
 	wanted := make(map[string]bool, len(list))
 	for _, uri := range list {
 		wanted[uri] = true
-		if a.uris[uri] {
-			a.settle(nil, uri) // one who came after an Unsubscribe not yet sent
-		} else {
+		switch w := a.uris[uri]; {
+		case w == nil:
 			add = append(add, uri)
+		case w.agreed:
+			a.settle(nil, uri) // one who came after an Unsubscribe not yet sent
 		}
 	}
 	for uri := range a.uris {
@@ -88,17 +167,14 @@ func (a *asked) plan() (add, drop []string) {
 	return add, drop
 }
 
-func (a *asked) subscribe(ctx context.Context, uri string) {
+func (a *asked) subscribe(ctx context.Context, uri string, w *consent) {
 	err := a.send(ctx, "resources/subscribe", uri)
+	a.end(uri, w, err == nil)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return
 	}
 	if err != nil {
 		a.o.srv.set.opt.Log.Debug("not subscribed", "server", a.o.srv.name, "err", err)
-	} else {
-		a.mu.Lock()
-		a.uris[uri] = true
-		a.mu.Unlock()
 	}
 	a.settle(err, uri)
 }
@@ -110,12 +186,15 @@ func (a *asked) settle(err error, uri string) {
 }
 
 func (a *asked) unsubscribe(ctx context.Context, uri string) {
+	w := a.consent(uri)
 	if err := a.send(ctx, "resources/unsubscribe", uri); err != nil {
 		a.o.srv.set.opt.Log.Debug("not unsubscribed", "server", a.o.srv.name, "err", err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.uris, uri)
+	if a.uris[uri] == w {
+		delete(a.uris, uri)
+	}
 }
 
 // send asks without a slot: what agents wait for has no part in it.

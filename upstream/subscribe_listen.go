@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,10 +22,15 @@ type listening struct {
 	gap     bool      // there was no stream: lists may have changed unheard
 	idle    *topic    // of which the server granted nothing; nil when there is none
 	never   bool      // the server has no such streams
+
+	// apart says that it is not discovery's: its word is nobody's answer.
+	apart bool
+	shown atomic.Pointer[stream] // cur, for others
+	done  stepped
 }
 
-// run goes on until ctx or the connection ends.
-func (l *listening) run(ctx context.Context, kick <-chan struct{}) {
+// follow goes on until ctx or the connection ends.
+func (l *listening) follow(ctx context.Context, kick <-chan struct{}, ready func()) {
 	defer l.close(nil)
 	l.pause = listenPause
 	t := time.NewTimer(0)
@@ -40,8 +46,12 @@ func (l *listening) run(ctx context.Context, kick <-chan struct{}) {
 		case <-ctx.Done():
 			return
 		}
-		if wait := l.step(ctx); wait > 0 {
+		wait, later := l.step(ctx)
+		if wait > 0 {
 			t.Reset(wait)
+		}
+		if !later {
+			ready()
 		}
 	}
 }
@@ -54,29 +64,36 @@ func (l *listening) ended() <-chan struct{} {
 	return l.cur.ended
 }
 
-// step brings the stream in line with what is wanted. It returns when to try
-// again; zero when something must happen first.
-func (l *listening) step(ctx context.Context) time.Duration {
+// step brings the stream in line with what is wanted, unless that is for later. It
+// returns when to try again; zero when something must happen first.
+func (l *listening) step(ctx context.Context) (wait time.Duration, later bool) {
 	next := l.wanted()
+	if wait, later = l.align(ctx, next); !later {
+		l.done.set(next.uris)
+	}
+	return wait, later
+}
+
+func (l *listening) align(ctx context.Context, next topic) (wait time.Duration, later bool) {
 	switch {
 	case l.never:
 		l.refuse(next.uris, errNoUpdates)
-		return 0
+		return 0, false
 	case l.cur != nil && l.cur.equal(&next), l.idle != nil && l.idle.equal(&next):
 		l.settle(next.uris)
-		return 0
+		return 0, false
 	case next.empty():
 		l.close(errReplaced)
-		return 0
+		return 0, false
 	}
 	if wait := time.Until(l.retryAt); !l.retryAt.IsZero() && wait > 0 {
 		l.settle(next.uris) // asked for when there is a stream again
-		return wait
+		return wait, false
 	}
 	if wait := listenEvery - time.Since(l.last); wait > 0 {
-		return wait
+		return wait, true
 	}
-	return l.open(ctx, next)
+	return l.open(ctx, next), false
 }
 
 // wanted is what the stream should be about: what the server offers and agents
@@ -92,10 +109,30 @@ func (l *listening) wanted() (t topic) {
 	return t
 }
 
-func (l *listening) settle(uris []string) { l.o.srv.subs.settle(nil, uris...) }
+func (l *listening) settle(uris []string) { l.verdict(nil, uris) }
 
 func (l *listening) refuse(uris []string, err error) {
-	l.o.srv.subs.settle(l.o.srv.noSubscription(Protocol, err), uris...)
+	l.verdict(l.o.srv.noSubscription(Protocol, err), uris)
+}
+
+func (l *listening) verdict(err error, uris []string) {
+	if !l.apart {
+		l.o.srv.subs.settle(err, uris...)
+	}
+}
+
+func (l *listening) ensure(ctx context.Context, uri string) { l.done.wait(ctx, uri) }
+
+// tells is asked about what came on a stream, which is about nothing else than
+// what was asked for.
+func (l *listening) tells(uri string) (asked, agreed bool) {
+	s := l.shown.Load()
+	return true, s != nil && s.grants(uri) && !over(s.ended)
+}
+
+func (l *listening) show(s *stream) {
+	l.cur = s
+	l.shown.Store(s)
 }
 
 // open asks for a stream about next. Over HTTP the one before goes on until the
@@ -125,7 +162,7 @@ func (l *listening) open(ctx context.Context, next topic) time.Duration {
 	default:
 	}
 	l.close(errReplaced)
-	l.cur = s
+	l.show(s)
 	l.opened(s)
 	return 0
 }
@@ -154,16 +191,14 @@ func (l *listening) listen(ctx context.Context, s *stream, about topic) {
 
 // opened is called with a new stream.
 func (l *listening) opened(s *stream) {
-	if l.gap {
-		l.gap = false
+	if l.gap && !l.apart { // lists are those of discovery's connection
 		l.o.askRelist()
 	}
+	l.gap = false
 	if !s.isAcked() {
 		l.settle(s.uris)
 		return
 	}
-	slices.Sort(s.granted)
-	s.granted = slices.Compact(s.granted)
 	refused := slices.DeleteFunc(slices.Clone(s.uris), func(uri string) bool {
 		_, ok := slices.BinarySearch(s.granted, uri)
 		return ok
@@ -198,7 +233,7 @@ func (l *listening) blame(s *stream, no *refusal) {
 			return old
 		})
 	}
-	l.o.srv.subs.settle(l.o.srv.refused(no.object), fresh...)
+	l.verdict(l.o.srv.refused(no.object), fresh)
 }
 
 // later plans the next attempt.
@@ -213,7 +248,7 @@ func (l *listening) later() time.Duration {
 // over handles the end of the open stream.
 func (l *listening) over() {
 	s := l.cur
-	l.cur = nil
+	l.show(nil)
 	s.stop(nil)
 	l.o.srv.set.opt.Log.Debug("stream of changes ended", "server", l.o.srv.name, "err", s.err)
 	l.gap = true
@@ -239,5 +274,5 @@ func (l *listening) close(why error) {
 	}
 	l.cur.stop(why)
 	<-l.cur.ended
-	l.cur = nil
+	l.show(nil)
 }

@@ -131,16 +131,20 @@ func (s *stream) acknowledged(params []byte) {
 			}
 			return true
 		})
+		slices.Sort(s.granted)
+		s.granted = slices.Compact(s.granted)
 		close(s.acked)
 	})
 }
 
-// isAcked reports whether the acknowledgement came; then what it grants may be read.
-func (s *stream) isAcked() bool {
-	select {
-	case <-s.acked:
-		return true
-	default:
+// grants reports whether the acknowledgement came and grants a resource.
+func (s *stream) grants(uri string) bool {
+	if !s.isAcked() {
 		return false
 	}
+	_, ok := slices.BinarySearch(s.granted, uri)
+	return ok
 }
+
+// isAcked reports whether the acknowledgement came; then what it grants may be read.
+func (s *stream) isAcked() bool { return over(s.acked) }

@@ -12,9 +12,9 @@ import (
 // Severity says what a Fault costs.
 type Severity uint8
 
-// The severities. Broken settings cannot be used. Pending ones ask for
-// protection that this version does not have yet, so that the server must not
-// start without it. Advice changes nothing.
+// The severities. Broken settings cannot be used. Pending ones keep this server
+// alone from starting: they ask for protection that this version does not have
+// yet, or screening refuses them. Advice changes nothing.
 const (
 	Broken Severity = iota
 	Pending
@@ -50,8 +50,11 @@ func (s *Settings) Validate(name string) []Fault {
 	c.name(name)
 	c.kind()
 	c.stdio()
+	c.process()
 	c.http()
 	c.numbers()
+	c.lifecycle()
+	c.s.Egress.Validate(c.s.URL == "", func(key, msg string) { c.bad(msg, "egress", key) })
 	c.words()
 	c.tools()
 	c.sampling()

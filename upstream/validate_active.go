@@ -38,35 +38,12 @@ func (c *check) inactive() {
 	if s.Enabled != nil && !*s.Enabled {
 		return
 	}
-	for _, k := range []struct {
-		key  string
-		used bool
-	}{
-		{"auth", s.Auth == "oauth"},
-		{"client_cert", len(s.ClientCert) > 0},
-		{"client_key", s.ClientKey != "" && len(s.ClientCert) > 0},
-		{"ssl_verify", s.SSLVerify != SSLVerify{}},
-		{"transport", s.Transport == "sse"},
-	} {
-		if k.used {
-			c.add(Pending, pendingText(k.key), k.key)
-		}
+	if s.Auth == "oauth" {
+		c.add(Pending, `"oauth" is not active yet`, "auth")
 	}
 	for _, k := range s.quiet() {
 		c.advise("not active yet", k)
 	}
-}
-
-func pendingText(key string) string {
-	switch key {
-	case "auth":
-		return `"oauth" is not active yet`
-	case "transport":
-		return `"sse" is not active yet`
-	case "ssl_verify":
-		return "anything but true is not active yet"
-	}
-	return "is not active yet"
 }
 
 // quiet lists the keys that are set and change nothing yet.
@@ -76,12 +53,6 @@ func (s *Settings) quiet() []string {
 		key  string
 		used bool
 	}{
-		{"lazy", s.Lazy},
-		{"idle_timeout_seconds", s.IdleTimeout != 0},
-		{"max_lifetime_seconds", s.MaxLifetime != 0},
-		{"lifecycle", s.Lifecycle != Lifecycle{}},
-		{"keepalive_interval", s.KeepaliveInterval != 0},
-		{"serialize", s.Serialize != ""},
 		{"oauth", s.Auth != "oauth" && s.OAuth.Set()},
 	} {
 		if k.used {

@@ -43,6 +43,28 @@ func (c *check) sampling() {
 	}
 	c.endpoint()
 	c.models()
+	c.useless()
+}
+
+// useless advises where a setting does nothing because of another one.
+func (c *check) useless() {
+	s := &c.s.Sampling
+	switch {
+	case !on(s.Enabled):
+		if s.Endpoint.URL != "" {
+			c.advise("sampling is off, so nothing is asked of it", "sampling", "endpoint")
+		}
+	case s.ExposeClientTools && s.MaxToolRounds != nil && *s.MaxToolRounds == 0:
+		c.advise("max_tool_rounds: 0 refuses tools, so this does nothing", "sampling", "expose_client_tools")
+	}
+	shared := c.s.Isolation == "" || c.s.Isolation == "shared"
+	switch n := c.s.MaxProcesses; {
+	case n > 0 && !c.s.local():
+		c.advise("this server is no process of ours, so this does nothing", "max_processes")
+	case n == 1 && shared && c.s.offers() != 0:
+		c.advise("1 leaves none to ask from: sampling, elicitation and roots reach nobody, unless the server speaks "+
+			VersionModern+"; isolation, or 2 and more, lets it ask", "max_processes")
+	}
 }
 
 // models advises where the settings of models contradict each other, or mean
@@ -63,13 +85,12 @@ func (c *check) models() {
 			c.advise("names are compared as they are: * and ? stand for themselves", "sampling", "allowed_models", fmt.Sprint(i))
 		}
 	}
-	for _, m := range []struct {
-		val  string
-		path []string
-	}{{s.Model, []string{"sampling", "model"}}, {s.Endpoint.Model, []string{"sampling", "endpoint", "model"}}} {
-		if m.val != "" && !slices.Contains(s.AllowedModels, m.val) {
-			c.advise("is not in allowed_models, so it is never asked for", m.path...)
-		}
+	allowed := func(m string) bool { return m == "" || slices.Contains(s.AllowedModels, m) }
+	if on(s.Enabled) && !allowed(s.Model) {
+		c.bad("is not in allowed_models, so every request would fail", "sampling", "model")
+	}
+	if !allowed(s.Endpoint.Model) {
+		c.advise("is not in allowed_models, so it is never asked for", "sampling", "endpoint", "model")
 	}
 }
 

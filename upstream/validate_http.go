@@ -26,6 +26,9 @@ func (c *check) http() {
 		}
 		seen[canon] = k
 	}
+	if c.s.Transport == "sse" && c.s.protocol() == ModernOnly {
+		c.bad(sseIsLegacy, "transport")
+	}
 	if c.s.ClientKey != "" && len(c.s.ClientCert) == 0 {
 		c.missing("set, but client_cert is not", "client_key")
 	}

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
@@ -26,6 +28,7 @@ type walker struct {
 	server string
 	scrub  func(string) string // takes secrets out of what servers say
 	faults []string
+	ttl    time.Duration // the shortest that a page of tools had; zero when none had
 }
 
 // walk reads everything that the server declares to have. An error means that
@@ -46,7 +49,7 @@ func walk(ctx context.Context, server string, c conn, scrub func(string) string)
 		l.Resources = w.optional(ctx, "resources/list", "resources")
 		l.Templates = w.optional(ctx, "resources/templates/list", "resourceTemplates")
 	}
-	l.Faults = w.faults
+	l.Faults, l.TTL = w.faults, w.ttl
 	return l, ctx.Err()
 }
 
@@ -75,6 +78,7 @@ func (w *walker) list(ctx context.Context, method, member string) ([]json.RawMes
 			w.fault(method, "page %d: %v", page, err)
 			return out, nil
 		}
+		w.keepFor(method, result)
 		entries, _ := wire.Get(result, member)
 		wire.Elements(entries, func(v []byte) bool {
 			out = append(out, slices.Clone(v))
@@ -92,6 +96,21 @@ func (w *walker) list(ctx context.Context, method, member string) ([]json.RawMes
 		}
 		used[sum] = true
 		cursor = bytes.Clone(next)
+	}
+}
+
+// maxTTL bounds what a server may say, in milliseconds.
+const maxTTL = 365 * 24 * 3600 * 1000
+
+// keepFor notes how long a page of tools is good. Zero is no hint, and no ban on
+// keeping it either.
+func (w *walker) keepFor(method string, result []byte) {
+	raw, ok := wire.Get(result, "ttlMs")
+	if ms, err := strconv.ParseUint(string(raw), 10, 63); ok && err == nil && method == "tools/list" && ms > 0 {
+		ttl := time.Duration(min(ms, maxTTL)) * time.Millisecond
+		if w.ttl == 0 || ttl < w.ttl {
+			w.ttl = ttl
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
@@ -39,7 +40,7 @@ func (r *running) announce(ctx context.Context, tokenPath string) {
 	for route := range snap.Tools() {
 		names = append(names, route.Exposed)
 	}
-	fmt.Fprintf(out, "tools       %d: %s\n", len(names), abridge(names, 12))
+	fmt.Fprintf(out, "tools       %d: %s%s\n", len(names), abridge(names, 12), r.asleep())
 }
 
 // endpoint makes a URL that a local client can use of a listener's address.
@@ -74,11 +75,33 @@ func (r *running) clients(at, tokenPath string) {
 	}
 }
 
-func (r *running) describe(name string) string {
-	st, _ := r.set.Status(name)
+// asleep counts the servers that start with their first call.
+func (r *running) asleep() string {
+	n := 0
+	for _, name := range r.set.Names() {
+		if st, _ := r.set.Status(name); st.State == upstream.Lazy {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d lazy, not spawned yet)", n)
+}
+
+func (a *app) describe(name string) string {
+	st, _ := a.set.Status(name)
 	switch st.State {
-	case upstream.Ready, upstream.Degraded:
-		return fmt.Sprintf("%s, %s, MCP %s", st.State, r.share(name, st.Tools), st.Info.Version)
+	case upstream.Ready:
+		return fmt.Sprintf("%s, %s, MCP %s", st.State, a.share(name, st.Tools), st.Info.Version)
+	case upstream.Degraded:
+		return fmt.Sprintf("%s, %s, MCP %s: %v", st.State, a.share(name, st.Tools), st.Info.Version, st.Err)
+	case upstream.Lazy:
+		return a.share(name, st.Tools) + " (lazy, starts on first use)"
+	case upstream.Recycled:
+		return a.share(name, st.Tools) + " (recycled, starts with the next call)"
+	case upstream.Parked, upstream.NeedsLogin:
+		return fmt.Sprintf("%s, %s, tried again in %v: %v", st.State, a.share(name, st.Tools), time.Until(st.RetryAt).Round(time.Second), st.Err)
 	}
 	if st.Err != nil {
 		return fmt.Sprintf("%s: %v", st.State, st.Err)
@@ -87,8 +110,8 @@ func (r *running) describe(name string) string {
 }
 
 // share says how many of a server's tools agents see.
-func (r *running) share(name string, has int) string {
-	snap, ok := r.views.of("")
+func (a *app) share(name string, has int) string {
+	snap, ok := a.views.of("")
 	if !ok {
 		return fmt.Sprintf("%d tool(s)", has)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-sidecar/mcp-sidecar/auth"
 	"github.com/mcp-sidecar/mcp-sidecar/config"
 	"github.com/mcp-sidecar/mcp-sidecar/demo"
+	"github.com/mcp-sidecar/mcp-sidecar/egress"
 	"github.com/mcp-sidecar/mcp-sidecar/policy"
 	"github.com/mcp-sidecar/mcp-sidecar/proxy"
 	"github.com/mcp-sidecar/mcp-sidecar/sampling"
@@ -27,16 +28,18 @@ import (
 // An app is the sidecar put together from a configuration: serve, tools and
 // call all work through one.
 type app struct {
-	cfg     *config.Config
-	log     *slog.Logger
-	set     *upstream.Set
-	views   *views
-	callers *auth.Callers
-	front   *proxy.Front
-	health  *admin.Health
-	askers  map[string]*policy.Asker // by server
-	sampler *sampling.Client         // nil when no server has an endpoint
-	levels  chan string              // the newest wish for a log level, for run to pass on
+	cfg      *config.Config
+	log      *slog.Logger
+	set      *upstream.Set
+	views    *views
+	callers  *auth.Callers
+	others   int // ways beside TCP by which callers come; set before run
+	front    *proxy.Front
+	health   *admin.Health
+	children *egress.Children         // the proxy of servers that may reach certain hosts only
+	askers   map[string]*policy.Asker // by server
+	sampler  *sampling.Client         // nil when no server has an endpoint
+	levels   chan string              // the newest wish for a log level, for run to pass on
 }
 
 // assemble builds an app; nothing starts yet.
@@ -55,9 +58,14 @@ func (p *program) assemble(cfg *config.Config) (*app, error) {
 		OnNotify: func(from upstream.Origin, method string, params []byte) {
 			a.front.Notify(defaultProfile, from, method, params)
 		},
+		SeveralCallers: func() bool { return a.callers.Several(a.others) },
+	}
+	if err := a.leave(p, &opt); err != nil {
+		return nil, err
 	}
 	if exe, err := os.Executable(); err == nil {
 		opt.GuardCommand = []string{exe, "guard"}
+		opt.LimitCommand = []string{exe, limitWord}
 	}
 	if a.set, err = upstream.NewSet(cfg.Upstreams(), opt); err != nil {
 		return nil, err
@@ -87,18 +95,16 @@ func (a *app) newFront() *proxy.Front {
 }
 
 // listWait holds a list for the servers that are in their very first connect,
-// and for what they show to agents that can answer questions if this one can.
-func (a *app) listWait(ctx context.Context, view string, answers bool) {
+// and for what they show to such agents beyond what all see.
+func (a *app) listWait(ctx context.Context, view string, who upstream.Viewer) {
 	names := a.set.Names()
 	if server, ok := strings.CutPrefix(view, proxy.ViewKey(defaultProfile, "")+"/"); ok {
 		names = []string{server}
 	}
 	began := time.Now()
 	a.set.AwaitFirst(ctx, a.cfg.ListWait, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return a.set.Listing(n) != nil })...)
-	if answers {
-		a.set.Expect(defaultProfile)
-		a.set.AwaitAsking(ctx, a.cfg.ListWait-time.Since(began), names...)
-	}
+	a.set.Expect(defaultProfile, who)
+	a.set.AwaitAsking(ctx, a.cfg.ListWait-time.Since(began), who, names...)
 	a.views.rebuild()
 }
 
@@ -107,6 +113,7 @@ func (a *app) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { upstream.ReapOrphans(ctx); return nil })
 	g.Go(func() error { return a.set.Run(ctx) })
+	g.Go(func() error { return a.children.Run(ctx) })
 	g.Go(func() error { return a.views.run(ctx) })
 	g.Go(func() error { return a.front.Run(ctx) })
 	g.Go(func() error { return a.passLevels(ctx) })
@@ -169,7 +176,6 @@ func newViews(cfg *config.Config, log *slog.Logger) (*views, error) {
 		for _, entry := range sp.filter.Both() {
 			log.Warn("tools: in include and in exclude, where include wins", "server", s.Name, "entry", entry)
 		}
-		sp.endpoint = s.Settings.Sampling.Endpoint.URL != ""
 		v.policies[s.Name] = sp
 		v.dirty[s.Name] = true
 	}
@@ -214,9 +220,10 @@ func (a *app) settle(ctx context.Context, d time.Duration) {
 }
 
 // settleAsking waits until it is known what servers show to agents that can answer
-// questions, at most d. That may take a process more of each server.
+// questions, of whichever era, at most d. That may take a process more of each
+// server.
 func (a *app) settleAsking(ctx context.Context, d time.Duration) {
-	a.set.Expect(defaultProfile)
-	a.set.AwaitAsking(ctx, d, a.set.Names()...)
+	a.set.Expect(defaultProfile, mostShown)
+	a.set.AwaitAsking(ctx, d, mostShown, a.set.Names()...)
 	a.views.rebuild()
 }

@@ -17,6 +17,7 @@ func (a *app) asking(opt *proxy.Options) {
 		s := &a.cfg.Servers[i]
 		k := policy.NewAsker(s.Name, s.Settings.Sampling, s.Settings.Elicitation, s.Settings.Roots)
 		k.Cleaner = a.views.cleaner
+		k.Several = func() bool { return a.callers.Several(a.others) }
 		askers[s.Name] = k
 		endpoints = endpoints || k.HasEndpoint()
 	}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/mcp-sidecar/mcp-sidecar/config"
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 )
 
 // version is set at link time; see the Makefile.
@@ -65,7 +66,14 @@ type hinted struct {
 
 func (h *hinted) Unwrap() error { return h.error }
 
+// limitWord is the first argument of the process that sets a server's rlimits. It
+// is no command: what follows belongs to the server, and no flag is read from it.
+const limitWord = "run-limited"
+
 func (p *program) run(ctx context.Context) int {
+	if len(p.args) > 0 && p.args[0] == limitWord {
+		return upstream.RunLimited(p.args[1:])
+	}
 	root := p.root()
 	root.SetArgs(p.args)
 	err := root.ExecuteContext(ctx)

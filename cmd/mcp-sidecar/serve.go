@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -105,6 +106,7 @@ func (p *program) serve(ctx context.Context, cfg *config.Config, s serveFlags) e
 	if s.stdio && cfg.OpsListen == config.DefaultOpsListen {
 		cfg.OpsListen = "" // many clients may each start one of these
 	}
+	r.others = ways(cfg.Listen, s.stdio)
 	tokenPath, err := r.guardListeners()
 	if err != nil {
 		return err
@@ -130,6 +132,18 @@ func (p *program) serve(ctx context.Context, cfg *config.Config, s serveFlags) e
 	}
 	stopFront()
 	return errors.Join(err, r.stop(stopBack))
+}
+
+// ways is in how many ways callers come that need no token. All over Unix sockets
+// are one caller, and so is the agent on standard input.
+func ways(listen []string, stdio bool) (n int) {
+	if slices.ContainsFunc(listen, func(addr string) bool { return strings.HasPrefix(addr, "unix:") }) {
+		n++
+	}
+	if stdio {
+		n++
+	}
+	return n
 }
 
 // guardListeners loads the token that TCP listeners demand.

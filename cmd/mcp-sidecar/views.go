@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +21,6 @@ type serverPolicy struct {
 	namer    *policy.Namer
 	readOnly bool
 	hide     bool // on_down: hide
-	endpoint bool // answers its questions, so that every agent can
 }
 
 // views turns what servers list into what each view shows: the default
@@ -41,7 +41,7 @@ type views struct {
 
 	mu     sync.Mutex
 	snaps  map[string]*aggregate.Snapshot // by server; "" is the view over all
-	asking map[string]*aggregate.Snapshot // the same for agents that can answer, where it differs
+	asking map[string]*aggregate.Snapshot // the same for older agents that can answer
 	dirty  map[string]bool
 	kick   chan struct{}
 	faults map[string]bool // already logged
@@ -100,31 +100,60 @@ func (v *views) rebuild() {
 	v.publish("", aggregate.View{Utilities: v.utilities, Prefer: v.prefer}, names...)
 }
 
-// publish makes the snapshot of a view over the named servers, and another one
-// for agents that can answer questions if some server shows them something else.
+// publish makes the snapshots of a view over the named servers: one, unless some
+// server does not show the same to all agents.
 func (v *views) publish(server string, view aggregate.View, names ...string) {
 	view.Name = proxy.ViewKey(defaultProfile, server)
 	view.Cleaner, view.PageBytes = v.cleaner, v.pageBytes
-	var other bool
-	view.Sources, _ = v.sources(false, names)
-	snap := aggregate.Build(view, &v.fragments)
-	var asking proxy.Snapshot // an interface that is nil when it is the same
-	var more *aggregate.Snapshot
-	if view.Sources, other = v.sources(true, names); other {
-		more = aggregate.Build(view, &v.fragments)
-		asking = more
-	}
-	v.keeper.Update(defaultProfile, server, snap, asking)
+	b := sights{v: v, view: view, sources: v.sources(names)}
+	newer := upstream.Viewer{Answers: true}
+	all, snap, asking := b.of(upstream.Viewer{}), b.of(called), b.of(mostShown)
+	v.keeper.Update(defaultProfile, server, all, map[upstream.Viewer]proxy.Snapshot{newer: b.of(newer), called: snap, mostShown: asking})
 	v.mu.Lock()
-	v.snaps[server], v.asking[server] = snap, more
+	v.snaps[server], v.asking[server] = snap, asking
 	v.mu.Unlock()
 	if server == "" {
 		v.report(snap.Faults())
 	}
 }
 
+// sights are the snapshots of one view, each made once.
+type sights struct {
+	v       *views
+	view    aggregate.View
+	sources []aggregate.Source // with what servers show to all
+	made    []sight
+}
+
+type sight struct {
+	sources []aggregate.Source
+	snap    *aggregate.Snapshot
+}
+
+// of is what such agents see.
+func (b *sights) of(who upstream.Viewer) *aggregate.Snapshot {
+	b.view.Sources = b.v.seenBy(who, b.sources)
+	for _, m := range b.made {
+		if slices.EqualFunc(m.sources, b.view.Sources, sameListing) {
+			return m.snap
+		}
+	}
+	m := sight{b.view.Sources, aggregate.Build(b.view, &b.v.fragments)}
+	b.made = append(b.made, m)
+	return m.snap
+}
+
+func sameListing(a, b aggregate.Source) bool { return a.Listing == b.Listing }
+
+var (
+	// called is the kind of agents that commands of this program are.
+	called = upstream.Viewer{Legacy: true}
+	// mostShown are those who see what any server shows beside what all see.
+	mostShown = upstream.Viewer{Answers: true, Legacy: true}
+)
+
 // of returns the newest snapshot of one server's view, or of the view over all
-// when server is empty.
+// when server is empty, as commands of this program see it.
 func (v *views) of(server string) (*aggregate.Snapshot, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -147,7 +176,7 @@ func (v *views) more(server string) (out []tool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	snap, asking := v.snaps[server], v.asking[server]
-	if snap == nil || asking == nil {
+	if snap == asking {
 		return nil
 	}
 	for route, text := range asking.Tools() {
@@ -174,11 +203,10 @@ func (v *views) report(faults []aggregate.Fault) {
 	v.faults = now
 }
 
-// sources collects the servers of a view in configuration order: what they show
-// to agents that can answer questions, or to the others. differs says that these
-// are not the same.
-func (v *views) sources(answers bool, names []string) (out []aggregate.Source, differs bool) {
-	out = make([]aggregate.Source, 0, len(names))
+// sources collects the servers of a view in configuration order, with what they
+// show to all.
+func (v *views) sources(names []string) []aggregate.Source {
+	out := make([]aggregate.Source, 0, len(names))
 	for _, name := range names {
 		p := v.policies[name]
 		st, _ := v.set.Status(name)
@@ -186,13 +214,37 @@ func (v *views) sources(answers bool, names []string) (out []aggregate.Source, d
 			continue
 		}
 		src := aggregate.Source{Server: name, Filter: p.filter, Namer: p.namer, ReadOnlyOnly: p.readOnly}
-		if !p.hide || st.State == upstream.Ready || st.State == upstream.Degraded {
+		if !p.hide || serves(st.State) {
 			src.Listing = v.set.Listing(name)
-			if l := v.set.AskingListing(name); l != nil && (answers || p.endpoint) {
-				src.Listing, differs = l, differs || !p.endpoint
-			}
 		}
 		out = append(out, src)
 	}
-	return out, differs
+	return out
+}
+
+// seenBy returns sources with what the servers show to such agents, or sources
+// itself where that is the same.
+func (v *views) seenBy(who upstream.Viewer, sources []aggregate.Source) []aggregate.Source {
+	out := sources
+	for i := range sources {
+		l := v.set.AskingListing(sources[i].Server, who)
+		if l == nil || sources[i].Listing == nil {
+			continue
+		}
+		if &out[0] == &sources[0] {
+			out = slices.Clone(sources)
+		}
+		out[i].Listing = l
+	}
+	return out
+}
+
+// serves reports whether a server in a state answers calls, perhaps once it was
+// started for the first of them.
+func serves(s upstream.State) bool {
+	switch s {
+	case upstream.Ready, upstream.Degraded, upstream.Lazy, upstream.Recycled:
+		return true
+	}
+	return false
 }

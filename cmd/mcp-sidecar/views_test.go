@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
 	"github.com/mcp-sidecar/mcp-sidecar/config"
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
@@ -29,6 +29,8 @@ func shy(_ context.Context, rw io.ReadWriteCloser) error {
 		}
 		id, result := m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"shy","version":"1"}}`
 		switch {
+		case m.Method == "server/discover":
+			result = `{"supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{}}}`
 		case m.Kind() == wire.Response:
 			id, result = call, `{"content":[{"type":"text","text":`+strconv.Quote("heard: "+string(m.Err))+`}]}`
 		case m.Method == "initialize" && strings.Contains(string(m.Params), "sampling"):
@@ -50,51 +52,99 @@ func shy(_ context.Context, rw io.ReadWriteCloser) error {
 	return nil
 }
 
-// What agents that can answer see of a server is another view only where it is
-// something else, and everybody's where the server's endpoint answers.
-func TestSources(t *testing.T) {
-	for _, tc := range []struct {
-		endpoint    string
-		all, asking string
-		differs     bool
+// Who can answer questions, or is of the older era, gets a view of its own only
+// where a server shows it something else; where the server's endpoint answers, all do.
+func TestSights(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit                   func(*upstream.Settings)
+		all, newer, older, old string // those who cannot answer, and those who can, newer; the same, older
+		views                  int
 	}{
-		{"", "plain", "plain asks", true},
-		{"http://127.0.0.1:1", "plain asks", "plain asks", false},
+		"older":                {legacyOnly, "plain", "asks plain", "plain", "asks plain", 2},
+		"older, an endpoint":   {withEndpoint(legacyOnly), "asks plain", "asks plain", "asks plain", "asks plain", 1},
+		"of both":              {func(*upstream.Settings) {}, "plain", "plain", "plain", "asks plain", 2},
+		"of both, an endpoint": {withEndpoint(func(*upstream.Settings) {}), "plain", "plain", "asks plain", "asks plain", 2},
 	} {
-		var s upstream.Settings
-		s.Builtin, s.Protocol, s.Sampling.Endpoint.URL = "shy", "legacy", tc.endpoint
-		cfg := &config.Config{Naming: "{tool}", MaxNameLength: 64, Servers: []config.Server{{Name: "a", Settings: s}}}
-		v, err := newViews(cfg, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		v.set, err = upstream.NewSet(cfg.Upstreams(), upstream.Options{Builtins: map[string]upstream.Builtin{"shy": shy}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- v.set.Run(ctx) }()
-		v.set.AwaitFirst(ctx, time.Minute, "a")
-		if _, differs := v.sources(true, []string{"a"}); differs && tc.endpoint == "" {
-			t.Error("they differ before such an agent came")
-		}
-		v.set.Expect(defaultProfile)
-		v.set.AwaitAsking(ctx, time.Minute, "a")
-		for answers, want := range map[bool]string{false: tc.all, true: tc.asking} {
-			src, differs := v.sources(answers, []string{"a"})
-			var got []string
-			for _, tool := range src[0].Listing.Tools {
-				raw, _ := wire.Get(tool, "name")
-				got = append(got, strings.Trim(string(raw), `"`))
+		t.Run(name, func(t *testing.T) {
+			v := startShy(t, tc.edit)
+			if got := sightsOf(v); len(got.made) != 1 && !strings.Contains(name, "endpoint") {
+				t.Errorf("%d views before such an agent came", len(got.made))
 			}
-			if g := strings.Join(got, " "); g != want || differs != (answers && tc.differs) {
-				t.Errorf("endpoint %q, answers %v: got %s, differs %v", tc.endpoint, answers, g, differs)
+			for _, who := range []upstream.Viewer{called, mostShown} {
+				v.set.Expect(defaultProfile, who)
+				v.set.AwaitAsking(t.Context(), time.Minute, who, "a")
 			}
-		}
+			v.rebuild()
+			for who, want := range map[upstream.Viewer]string{{}: tc.all, {Answers: true}: tc.newer, called: tc.older, mostShown: tc.old} {
+				if got := toolsOf(sightsOf(v).of(who)); got != want {
+					t.Errorf("%+v see %s, want %s", who, got, want)
+				}
+			}
+			if got := sightsOf(v); len(got.made) != tc.views {
+				t.Errorf("%d views, want %d", len(got.made), tc.views)
+			}
+			snap, _ := v.of("a")
+			if got := toolsOf(snap); got != tc.older {
+				t.Errorf("commands see %s, want %s", got, tc.older)
+			}
+			if more := v.more("a"); len(more) == 1 == (tc.older == tc.old) {
+				t.Errorf("beyond that there is %v", more)
+			}
+		})
+	}
+}
+
+func legacyOnly(s *upstream.Settings) { s.Protocol = "legacy" }
+
+func withEndpoint(edit func(*upstream.Settings)) func(*upstream.Settings) {
+	return func(s *upstream.Settings) {
+		edit(s)
+		s.Sampling.Endpoint.URL = "http://127.0.0.1:1"
+	}
+}
+
+// startShy runs a server a until the test ends.
+func startShy(t *testing.T, edit func(*upstream.Settings)) *views {
+	t.Helper()
+	var s upstream.Settings
+	s.Builtin = "shy"
+	edit(&s)
+	cfg := &config.Config{Naming: "{tool}", MaxNameLength: 64, Servers: []config.Server{{Name: "a", Settings: s}}}
+	v, err := newViews(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.set, err = upstream.NewSet(cfg.Upstreams(), upstream.Options{Builtins: map[string]upstream.Builtin{"shy": shy}, OnChange: v.changed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- v.set.Run(ctx) }()
+	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Error(fmt.Errorf("Run: %w", err))
+			t.Errorf("Run: %v", err)
 		}
+	})
+	v.set.AwaitFirst(ctx, time.Minute, "a")
+	return v
+}
+
+// sightsOf makes what each kind of agents sees of the server.
+func sightsOf(v *views) *sights {
+	b := &sights{v: v, view: aggregate.View{OwnNames: true}, sources: v.sources([]string{"a"})}
+	for _, who := range []upstream.Viewer{{}, {Answers: true}, called, mostShown} {
+		b.of(who)
 	}
+	return b
+}
+
+func toolsOf(s *aggregate.Snapshot) string {
+	var names []string
+	for route := range s.Tools() {
+		names = append(names, route.Exposed)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
 }

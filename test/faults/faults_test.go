@@ -2,6 +2,7 @@ package faults
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"net/http"
@@ -12,9 +13,15 @@ import (
 	"time"
 
 	"github.com/mcp-sidecar/mcp-sidecar/internal/mcptest"
+	"github.com/mcp-sidecar/mcp-sidecar/internal/mcptest/evil"
 )
 
-func TestMain(m *testing.M) { os.Exit(mcptest.Run(m)) }
+func TestMain(m *testing.M) {
+	os.Setenv(canaryEnv, canary)
+	flag.Parse()
+	flag.Set("test.parallel", "8") // the tests wait for servers more than they compute
+	os.Exit(evil.Run(m))
+}
 
 // cases are all single faults, by the name of the tool that shows each.
 func cases(t *testing.T) map[string]mcptest.Fault {

@@ -221,9 +221,6 @@ func everything(t *testing.T, server, prefix string, dial func(tools bool) *agen
 		cancels(t, a)
 	})
 	t.Run("list_changed", func(t *testing.T) {
-		if server == "stdio-modern" && a.version != mcptest.Modern {
-			t.Skip("calls of this agent run in a process of the older era, lists are those of the one that all share")
-		}
 		grows(t, a)
 	})
 	t.Run("resource update", func(t *testing.T) { updates(t, a, "sdk://"+server+"/thing") })

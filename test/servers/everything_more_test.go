@@ -196,21 +196,10 @@ func (p *party) post(t *testing.T, ctx context.Context, body, method, name strin
 // subscribes hears of updates that the server sends at once when they are
 // switched on, and then every five seconds.
 //
-// It updates only who subscribed in the session that it was switched on in. Over
-// HTTP subscriptions are those of the session that all share, and calls of agents
-// that can answer run in another: there the switch is an agent's that cannot.
-func subscribes(t *testing.T, _ *mcptest.Sidecar, server string, p *party) {
+// It updates only who subscribed in the session, or the process, that it was
+// switched on in.
+func subscribes(t *testing.T, _ *mcptest.Sidecar, _ string, p *party) {
 	const uri = "demo://resource/static/document/features.md"
-	hand := p
-	switch server {
-	case "http-per_session", "http-per_caller":
-		t.Skip("no agent's call runs in the session that is subscribed")
-	case "http-shared":
-		hand = &party{Agent: &mcptest.Agent{URL: p.URL, Version: p.Version}}
-		if _, err := hand.Open(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var stream io.ReadCloser
@@ -232,8 +221,8 @@ func subscribes(t *testing.T, _ *mcptest.Sidecar, server string, p *party) {
 	if p.Version == mcptest.Modern && (!nextMessage(ev) || !bytes.Contains(ev.Data, []byte("subscriptions/acknowledged"))) {
 		t.Fatalf("not acknowledged: %s", ev.Data)
 	}
-	hand.says(t, "toggle-subscriber-updates", `{}`, "Started simulated")
-	defer hand.tool(t, "toggle-subscriber-updates", `{}`)
+	p.says(t, "toggle-subscriber-updates", `{}`, "Started simulated")
+	defer p.tool(t, "toggle-subscriber-updates", `{}`)
 	for nextMessage(ev) {
 		if m := mcptest.Parse(ev.Data); m.Method == "notifications/resources/updated" && mcptest.Text(m.Params, "uri") == uri {
 			return

@@ -1,0 +1,206 @@
+package upstream
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of the cache.
+const (
+	cacheVersion  = 1
+	maxCacheFile  = 128 << 20 // bytes; a longer file counts as absent
+	maxCacheFiles = 500       // the oldest make room
+	cacheSuffix   = ".lists.json"
+)
+
+// A Cache keeps on disk what servers listed last, unfiltered, so that one that
+// starts with its first call is known before. Entries are told apart by what is
+// started or dialled, and by era; credentials are neither in the key nor in the
+// file. A file that cannot be read, or is damaged, counts as absent. A nil Cache is
+// empty and keeps nothing.
+type Cache struct {
+	// Dir is made when something is first stored.
+	Dir string
+	// Log hears of what could not be stored. If nil, it is discarded.
+	Log *slog.Logger
+
+	mu sync.Mutex // one writer
+}
+
+// A cached is one file. Its lists are the servers' own bytes.
+type cached struct {
+	Version   int
+	Server    string
+	Era       Era
+	Written   time.Time
+	TTL       time.Duration `json:",omitempty"`
+	Info      Info
+	Tools     [][]byte
+	Prompts   [][]byte
+	Resources [][]byte
+	Templates [][]byte
+}
+
+// cacheKey is the name of a server's file, without the era.
+func (s *server) cacheKey() string {
+	c := s.settings
+	h := sha256.New()
+	for _, part := range slices.Concat([]string{s.name, c.Builtin, c.Command, c.Cwd, c.URL, c.Transport, c.Protocol}, c.Args) {
+		fmt.Fprintf(h, "%d:%s,", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}
+
+func (c *Cache) file(s *server, e Era) string {
+	era := "legacy"
+	if e == Modern {
+		era = "modern"
+	}
+	return filepath.Join(c.Dir, s.cacheKey()+"."+era+cacheSuffix)
+}
+
+// load returns what a server listed in the era that it was last met in; nil when
+// that is not known, or too old by the server's own word.
+func (c *Cache) load(s *server) *Listing {
+	if c == nil {
+		return nil
+	}
+	var best *cached
+	for _, e := range []Era{Legacy, Modern} {
+		p := s.settings.protocol()
+		if e == Legacy && p == ModernOnly || e == Modern && p == LegacyOnly {
+			continue
+		}
+		if got := readCached(c.file(s, e)); got != nil && got.Server == s.name && got.Era == e && (best == nil || got.Written.After(best.Written)) {
+			best = got
+		}
+	}
+	if best == nil || best.TTL > 0 && time.Since(best.Written) >= best.TTL {
+		return nil
+	}
+	return best.listing()
+}
+
+// readCached returns nil for what is no sound file of this version.
+func readCached(path string) *cached {
+	f, err := os.OpenFile(path, os.O_RDONLY|nofollow, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxCacheFile || info.Mode().Perm()&0o022 != 0 {
+		return nil // also one that others could have written
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxCacheFile+1))
+	if err != nil || len(b) > maxCacheFile {
+		return nil
+	}
+	var got cached
+	if json.Unmarshal(b, &got) != nil || got.Version != cacheVersion {
+		return nil
+	}
+	for _, list := range [][][]byte{got.Tools, got.Prompts, got.Resources, got.Templates} {
+		if len(list) > maxEntries || slices.ContainsFunc(list, func(v []byte) bool { return !json.Valid(v) }) {
+			return nil
+		}
+	}
+	return &got
+}
+
+func (k *cached) listing() *Listing {
+	return &Listing{Info: k.Info, TTL: k.TTL, Tools: raws(k.Tools), Prompts: raws(k.Prompts), Resources: raws(k.Resources), Templates: raws(k.Templates)}
+}
+
+func raws(in [][]byte) []json.RawMessage {
+	out := make([]json.RawMessage, len(in))
+	for i, b := range in {
+		out[i] = b
+	}
+	return out
+}
+
+func plainBytes(in []json.RawMessage) [][]byte {
+	out := make([][]byte, len(in))
+	for i, b := range in {
+		out[i] = b
+	}
+	return out
+}
+
+// store keeps a listing of a server that starts with its first call. It is whole or
+// not there at all, also after a crash.
+func (c *Cache) store(s *server, l *Listing) {
+	if c == nil || !s.settings.Lazy {
+		return
+	}
+	k := cached{
+		Version: cacheVersion, Server: s.name, Era: l.Info.Era, Written: time.Now(), TTL: l.TTL, Info: l.Info,
+		Tools: plainBytes(l.Tools), Prompts: plainBytes(l.Prompts), Resources: plainBytes(l.Resources), Templates: plainBytes(l.Templates),
+	}
+	k.Info.PID = 0
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.write(c.file(s, l.Info.Era), &k); err != nil && c.Log != nil {
+		c.Log.Warn("what a server lists was not kept, so it starts at once next time", "server", s.name, "err", err)
+	}
+}
+
+func (c *Cache) write(path string, k *cached) error {
+	b, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	if len(b) > maxCacheFile {
+		return fmt.Errorf("its lists take more than %d bytes", maxCacheFile)
+	}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		c.prune()
+	}
+	f, err := os.CreateTemp(c.Dir, ".lists-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// prune makes room for one more file.
+func (c *Cache) prune() {
+	entries, err := os.ReadDir(c.Dir)
+	if err != nil || len(entries) < maxCacheFiles {
+		return
+	}
+	type aged struct {
+		name string
+		at   time.Time
+	}
+	var files []aged
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), cacheSuffix) {
+			files = append(files, aged{e.Name(), info.ModTime()})
+		}
+	}
+	slices.SortFunc(files, func(a, b aged) int { return a.at.Compare(b.at) })
+	for _, f := range files[:max(0, len(files)-maxCacheFiles+1)] {
+		os.Remove(filepath.Join(c.Dir, f.name))
+	}
+}

@@ -1,0 +1,6 @@
+package upstream
+
+import "syscall"
+
+// nofollow refuses files that are symbolic links.
+const nofollow = syscall.O_NOFOLLOW
