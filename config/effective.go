@@ -30,7 +30,7 @@ var zeroMeans = map[string]any{
 	"profiles.default.max_name_length": "as above", "profiles.default.naming": "as above",
 	"profiles.default.utility_tools": true, "profiles.default.servers": "all",
 	"auth.token_file": "in the state directory", "log.level": "info", "log.format": "text",
-	"state_dir": "none",
+	"state_dir": "none", "egress.proxy": "as the environment says", "egress.ca_file": "the system's roots",
 }
 
 // serverZeroMeans is what zero stands for in a server, of what is worth a line
@@ -38,13 +38,24 @@ var zeroMeans = map[string]any{
 // server may ask.
 var serverZeroMeans = map[string]any{
 	"timeout": "5m0s", "connect_timeout": "1m0s", "protocol": "auto", "trust": "full",
-	"supports_parallel_tool_calls": false, "isolation": "shared", "max_concurrency": 64,
+	"supports_parallel_tool_calls": false, "isolation": "shared", "max_concurrency": 64, "lazy": false,
 	"sampling.enabled": true, "sampling.model": "as the server hints", "sampling.max_tokens_cap": 4096, "sampling.timeout": "30s",
 	"sampling.max_rpm": 10, "sampling.max_tool_rounds": 5, "sampling.allowed_models": "all", "sampling.log_level": "info",
 	"sampling.expose_client_tools": false, "sampling.endpoint.url": "none",
 	"elicitation.enabled": true, "elicitation.timeout": "5m0s", "elicitation.allow_secrets": false,
 	"roots.enabled": true,
 }
+
+// lived are more such keys, whose defaults upstream knows.
+var lived = []string{
+	"keepalive_interval", "keepalive_timeout", "max_queue", "queue_wait", "max_in_flight_bytes",
+	"lifecycle.connect_retries", "lifecycle.reconnect_retries", "lifecycle.retry_pause", "lifecycle.retry_pause_max",
+	"lifecycle.probe_interval", "lifecycle.wake_wait",
+	"breaker.failures", "breaker.open", "breaker.probe_timeout",
+}
+
+// opened are the blocks of a server that are looked into where nobody set them.
+var opened = append([]string{"lifecycle", "breaker"}, questions...)
 
 // Effective returns every value in force and where it comes from: of the servers
 // what is set and what else matters, then all of the top level. Secrets are
@@ -54,6 +65,7 @@ func (c *Config) Effective() []Setting {
 	for i := range c.Servers {
 		s := &c.Servers[i]
 		v.origin, v.processes = s.origin, s.Settings.DefaultProcesses()
+		v.inForce = reflect.ValueOf(s.Settings.InForce())
 		v.walk(reflect.ValueOf(s.Settings), []string{serversKey, s.Name})
 	}
 	v.all, v.origin = true, c.origin
@@ -67,7 +79,7 @@ func (c *Config) Effective() []Setting {
 // inForce is the top level as a file would have it.
 func (c *Config) inForce() document {
 	doc := document{
-		Listen: c.Listen, OpsListen: c.OpsListen, Naming: c.Naming, MaxNameLength: c.MaxNameLength, ListWait: &c.ListWait,
+		Egress: c.Egress, Listen: c.Listen, OpsListen: c.OpsListen, Naming: c.Naming, MaxNameLength: c.MaxNameLength, ListWait: &c.ListWait,
 		Profiles: c.Profiles, Auth: c.Auth, Policy: Policy{Cleaning: &c.Cleaning}, Limits: c.Limits, StateDir: c.StateDir, Log: c.Log,
 	}
 	if doc.OpsListen == "" {
@@ -101,8 +113,10 @@ type viewer struct {
 	// processes is what max_processes is where nobody says so; zero where it is
 	// of no use.
 	processes int
-	origin    func(path []string) string
-	out       []Setting
+	// inForce is the server with what holds where nobody says so.
+	inForce reflect.Value
+	origin  func(path []string) string
+	out     []Setting
 }
 
 func (v *viewer) walk(s reflect.Value, path []string) {
@@ -112,7 +126,7 @@ func (v *viewer) walk(s reflect.Value, path []string) {
 }
 
 func (v *viewer) value(val reflect.Value, path []string) {
-	if !v.all && val.IsZero() && !(guards(path) && val.Kind() == reflect.Struct) {
+	if !v.all && val.IsZero() && !(val.Kind() == reflect.Struct && len(path) > 2 && slices.Contains(opened, path[2])) {
 		v.serverDefault(path)
 		return
 	}
@@ -144,9 +158,25 @@ func (v *viewer) serverDefault(path []string) {
 	if key == "max_processes" && v.processes > 0 {
 		means, ok = v.processes, true
 	}
+	if slices.Contains(lived, key) {
+		means, ok = show(dig(v.inForce, path[2:]), path), true
+	}
 	if ok {
 		v.out = append(v.out, Setting{Path: join(path...), Value: Value{means}, Origin: byDefault})
 	}
+}
+
+// dig returns the field at a path of keys.
+func dig(v reflect.Value, path []string) reflect.Value {
+	for _, key := range path {
+		for _, f := range fields(v.Type()) {
+			if f.key == key {
+				v = v.Field(f.index)
+				break
+			}
+		}
+	}
+	return v
 }
 
 func (v *viewer) add(path []string, shown any, empty bool) {

@@ -225,7 +225,8 @@ func TestEmptyFileStarts(t *testing.T) {
 	}
 }
 
-// TestPending pins what must keep a server off until this program can honour it.
+// TestPending pins what must keep a server off until this program can honour it, and
+// what no longer does.
 func TestPending(t *testing.T) {
 	c := load(t, "c.yaml", `
 mcp_servers:
@@ -238,11 +239,7 @@ mcp_servers:
   disabled: {url: "https://e.example/", auth: oauth, enabled: false}
 `)
 	want := map[string]string{
-		"oauth":  `c.yaml:3:44: mcp_servers.oauth.auth: "oauth" is not active yet`,
-		"cert":   "c.yaml:4:50: mcp_servers.cert.client_cert: is not active yet\nc.yaml:4:69: mcp_servers.cert.client_key: is not active yet",
-		"verify": "c.yaml:5:51: mcp_servers.verify.ssl_verify: anything but true is not active yet",
-		"ca":     "c.yaml:6:47: mcp_servers.ca.ssl_verify: anything but true is not active yet",
-		"sse":    `c.yaml:7:47: mcp_servers.sse.transport: "sse" is not active yet`,
+		"oauth": `c.yaml:3:44: mcp_servers.oauth.auth: "oauth" is not active yet`,
 	}
 	got := map[string]string{}
 	for _, s := range c.Servers {
@@ -270,6 +267,8 @@ mcp_servers:
     isolation: per_session
     max_processes: 2
     serialize: process
+    breaker: {failures: -1}
+    egress: {allow: []}
     oauth: {client_id: x}
     env: {PATH: "/opt/bin:$PATH", LD_PRELOAD: /x.so, NODE_OPTIONS: --x, SPACE: " hunter2", OK: "${HOME}/x"}
     tools: {include: [a, b], exclude: [b]}
@@ -278,12 +277,6 @@ tracing: {endpoint: x}
 catalog: {}
 `)
 	want := []string{
-		"c.yaml:5:11: mcp_servers.a.lazy: not active yet",
-		"c.yaml:6:27: mcp_servers.a.idle_timeout_seconds: not active yet",
-		"c.yaml:7:27: mcp_servers.a.max_lifetime_seconds: not active yet",
-		"c.yaml:8:5: mcp_servers.a.lifecycle: not active yet",
-		"c.yaml:9:25: mcp_servers.a.keepalive_interval: not active yet",
-		"c.yaml:14:16: mcp_servers.a.serialize: not active yet",
 		"c.yaml:15:5: mcp_servers.a.oauth: not active yet",
 		"c.yaml:16:17: mcp_servers.a.env.PATH: holds a literal $PATH, which nothing expands: write ${PATH}",
 		"c.yaml:16:47: mcp_servers.a.env.LD_PRELOAD: changes what code the server loads",

@@ -62,6 +62,8 @@ func show(val reflect.Value, path []string) any {
 		return showList(x, key)
 	case string:
 		switch {
+		case key == "proxy":
+			return redactProxy(x)
 		case path[0] != serversKey:
 			return x
 		case in == "headers" || in == "env" || key == "client_secret" || in == "identity_header" && key == "value":
@@ -94,6 +96,14 @@ func showList(items []string, key string) []string {
 		out = append(out[:2], slices.Repeat([]string{redacted}, len(out)-2)...)
 	}
 	return out
+}
+
+// redactProxy is RedactURL for what may be written without a scheme.
+func redactProxy(raw string) string {
+	if raw == "" || pure.MatchString(raw) || strings.Contains(raw, "://") {
+		return RedactURL(raw)
+	}
+	return strings.TrimPrefix(RedactURL("http://"+raw), "http://")
 }
 
 // RedactURL hides the parts of a URL that may be secret: the user and password,

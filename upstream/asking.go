@@ -83,8 +83,21 @@ func (s *server) doIn(ctx context.Context, w need, c *Call) (Response, error) {
 		return Response{}, err
 	}
 	defer s.giveBack(o, w.exclusive)
+	s.rouse()
 	h := hold{srv: s, o: o, exclusive: w.exclusive, who: w.who}
 	return h.do(ctx, c)
+}
+
+// rouse starts the connection that reads the lists of a server which was known from
+// an earlier life only: they may be others by now.
+func (s *server) rouse() {
+	if s.status.Load().State != Lazy {
+		return
+	}
+	select {
+	case s.plain.wake <- struct{}{}:
+	default:
+	}
 }
 
 // needs says what connection a call goes to. What is declared there depends on

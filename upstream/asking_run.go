@@ -69,7 +69,7 @@ func (o *owner) depart(stopping bool) {
 
 // wanted waits for a call; false when the owner ends instead.
 func (o *owner) wanted(ctx context.Context) bool {
-	t := time.NewTimer(idleEnd)
+	t := time.NewTimer(o.srv.idleEnd())
 	defer t.Stop()
 	for {
 		select {
@@ -79,7 +79,7 @@ func (o *owner) wanted(ctx context.Context) bool {
 			if o.retire() {
 				return false
 			}
-			t.Reset(idleEnd)
+			t.Reset(o.srv.idleEnd())
 		case <-ctx.Done():
 			return false
 		}
@@ -92,11 +92,25 @@ func (o *owner) retire() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if o.use.calls > 0 || now.Sub(o.use.last) < idleEnd || now.Before(o.use.until) {
+	if o.use.calls > 0 || now.Before(o.use.until) || now.Sub(o.use.last) < s.idleEnd() && !s.aged(o, now) {
 		return false
 	}
 	s.dismiss(o)
 	return true
+}
+
+// idleEnd is how long an owner beside discovery's stays without a call.
+func (s *server) idleEnd() time.Duration {
+	if l := s.settings.lifecycle(); s.settings.local() && l.IdleTimeout > 0 {
+		return min(l.IdleTimeout, idleEnd)
+	}
+	return idleEnd
+}
+
+// aged reports whether the process of an owner has had its time.
+func (s *server) aged(o *owner, now time.Time) bool {
+	l, h := s.settings.lifecycle(), o.conn.Load()
+	return s.settings.local() && l.MaxLifetime > 0 && h != nil && now.Sub(h.born) >= l.MaxLifetime
 }
 
 // connectApart makes one attempt: resolve, start or dial, handshake.
@@ -166,7 +180,7 @@ func (o *owner) serveApart(ctx context.Context, c *held) {
 	defer o.unread()
 	defer o.keepPulse(ctx, c)()
 	o.readDue(ctx, c)
-	tick := time.NewTicker(idleEnd / 5)
+	tick := time.NewTicker(o.srv.idleEnd() / 5)
 	defer tick.Stop()
 	o.watch(ctx, c, func() bool { return !o.retire() }, tick.C)
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -355,5 +356,33 @@ func TestRequestBytes(t *testing.T) {
 			t.Errorf("%d, %v", all, err)
 		}
 		b.give(all)
+	})
+}
+
+// Answers take room as they come, and give it back; one that finds none in time ends.
+func TestAnswerRoom(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newByteBudget("a", &Settings{MaxInFlightBytes: 1 << 20, MaxMessageBytes: 1 << 20, QueueWait: time.Second})
+		read := func(n int) (*roomReader, int, error) {
+			r := &roomReader{r: strings.NewReader(strings.Repeat("x", n)), ctx: t.Context(), b: b, most: 1 << 20}
+			got, err := io.Copy(io.Discard, struct{ io.Reader }{r})
+			return r, int(got), err
+		}
+		tiny, n, err := read(small)
+		if n != small || err != nil || tiny.held != 0 {
+			t.Errorf("%d bytes, %v, %d held", n, err, tiny.held)
+		}
+		half, n, err := read(300 << 10)
+		if n != 300<<10 || err != nil || half.held != 512<<10 {
+			t.Errorf("%d bytes, %v, %d held", n, err, half.held)
+		}
+		over, n, err := read(700 << 10)
+		if n >= 700<<10 || !errors.Is(err, errNoRoom) {
+			t.Errorf("%d bytes, %v, want no room", n, err)
+		}
+		half.release()
+		if over.release(); !b.sem.TryAcquire(1 << 20) {
+			t.Error("room is missing at the end")
+		}
 	})
 }

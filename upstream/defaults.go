@@ -7,6 +7,17 @@ import (
 
 // What holds where nothing is configured.
 
+// InForce returns a copy that says of the server's life, breaker and queue what holds
+// where nothing is set.
+func (s *Settings) InForce() Settings {
+	c := *s
+	c.Lifecycle, c.Breaker = s.lifecycle(), s.breaker()
+	c.KeepaliveInterval, c.KeepaliveTimeout = s.keepalive()
+	c.MaxQueue, c.QueueWait = s.queue()
+	c.MaxInFlightBytes = int(s.inFlight())
+	return c
+}
+
 func (s *Settings) lifecycle() Lifecycle {
 	l := s.Lifecycle
 	l.IdleTimeout = cmp.Or(s.IdleTimeout, l.IdleTimeout)

@@ -28,6 +28,26 @@ func (r *Resolved) leave(e *egress.Egress, told func(error)) error {
 	return nil
 }
 
+// Leaves reports what keeps connections to the server from leaving as its settings
+// say: a proxy or a rule that cannot be used, a file that cannot be. told hears of a
+// client certificate outside its time. Nothing is dialled.
+func (r *Resolved) Leaves(e *egress.Egress, told func(error)) error {
+	var errs SettingErrors
+	if r.Command != "" {
+		r.Settings.Egress.Validate(true, func(key, msg string) {
+			errs = append(errs, &SettingError{Path: []string{"egress", key}, Err: errors.New(msg)})
+		})
+	}
+	if len(errs) > 0 {
+		return &Error{Server: r.Server, Kind: Config, Err: errs}
+	}
+	err := r.leave(e, told)
+	if f := (*tls.FileError)(nil); errors.As(err, &f) {
+		return &Error{Server: r.Server, Kind: Config, Err: setting(fmt.Errorf("%q: %w", f.Path, f.Err), f.Key)}
+	}
+	return err
+}
+
 // loadTLS reads the files that the settings name; nil when they name none.
 func (r *Resolved) loadTLS(told func(error)) (*tls.Source, error) {
 	s := r.Settings

@@ -31,6 +31,8 @@ type env struct {
 	// settled is called when a call that was given up can ask no more, or its
 	// server knows. It may be nil.
 	settled func()
+	// answers is room for answers of the server. If nil, there is no bound.
+	answers *byteBudget
 	// guard kills process groups when this program dies. It may be nil.
 	guard *Guard
 	// limiter starts the process that sets rlimits; see launch. If empty, a server

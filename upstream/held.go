@@ -18,12 +18,13 @@ type held struct {
 	retired  atomic.Bool
 	recycled atomic.Pointer[string] // the setting that ended it; nil while none did
 	dead     atomic.Pointer[error]  // why we gave it up; nil while we have not
-	left     chan struct{}          // closed by the pulse when another takes over
-	lift     func()                 // ends what its child may reach; nil when nothing fences it
+	born     time.Time
+	left     chan struct{} // closed by the pulse when another takes over
+	lift     func()        // ends what its child may reach; nil when nothing fences it
 }
 
 func newHeld(c conn, via string, lift func()) *held {
-	return &held{conn: c, via: via, left: make(chan struct{}), lift: lift}
+	return &held{conn: c, via: via, born: time.Now(), left: make(chan struct{}), lift: lift}
 }
 
 // finish ends the connection. One that another took over from ends when its last

@@ -157,6 +157,7 @@ func (x *exchange) ping(ctx context.Context) {
 
 // finish ends what is open about the call.
 func (x *exchange) finish() {
+	x.room.release()
 	if x.asks != nil {
 		x.c.askers.remove(x)
 		x.asks.end()

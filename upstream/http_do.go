@@ -72,6 +72,8 @@ type exchange struct {
 	junk     int // events that were not JSON-RPC
 	// body is what the answer is read from, and is closed in the end.
 	body io.ReadCloser
+	// room is what the reply takes among others; nil when nobody counts.
+	room *roomReader
 	// asks are the server's questions about the call; nil when it answers none.
 	asks *openQuestions
 	// first is true for the first call of the session that can be asked about.

@@ -22,7 +22,7 @@ func decoded(resp *http.Response) (io.Reader, int64, error) {
 	if name == "" || name == "identity" {
 		return resp.Body, resp.ContentLength, nil
 	}
-	d := &decoding{name: name, body: resp.Body}
+	d := &decoding{name: name, body: resp.Body, framed: resp.ContentLength >= 0 || len(resp.TransferEncoding) > 0 || resp.ProtoMajor > 1}
 	var err error
 	switch name {
 	case "gzip", "x-gzip":
@@ -46,6 +46,9 @@ type decoding struct {
 	body io.Reader
 	lost error // of the last read of body
 	out  io.Reader
+	// framed is true when the end of body is not that of the connection: then all of
+	// it came.
+	framed bool
 }
 
 // coded is a decoding's body as it came.
@@ -60,7 +63,7 @@ func (c coded) Read(p []byte) (int, error) {
 // Read tells a body that is not what it says from one that broke off.
 func (d *decoding) Read(p []byte) (int, error) {
 	n, err := d.out.Read(p)
-	if err != nil && err != io.EOF && (d.lost == nil || d.lost == io.EOF && err != io.ErrUnexpectedEOF) {
+	if err != nil && err != io.EOF && (d.lost == nil || d.lost == io.EOF && (d.framed || err != io.ErrUnexpectedEOF)) {
 		err = &codingError{d.name, err}
 	}
 	return n, err

@@ -53,6 +53,7 @@ func (x *exchange) reply(ctx context.Context, resp *http.Response) (Response, er
 	if resp.StatusCode != http.StatusOK {
 		return x.refused(resp, body, length)
 	}
+	body = x.within(ctx, body)
 	switch mediaType(resp.Header) {
 	case "application/json":
 		return x.whole(body, length)
@@ -60,6 +61,16 @@ func (x *exchange) reply(ctx context.Context, resp *http.Response) (Response, er
 		return x.stream(ctx, body)
 	}
 	return Response{}, x.fail(Protocol, x.describe(resp, bodyHead(body)))
+}
+
+// within has the reply take room among those of other calls.
+func (x *exchange) within(ctx context.Context, body io.Reader) io.Reader {
+	b := x.c.env.answers
+	if b == nil {
+		return body
+	}
+	x.room = &roomReader{r: body, ctx: ctx, b: b, most: min(int64(x.c.limit), b.most)}
+	return x.room
 }
 
 func mediaType(h http.Header) string {
@@ -96,7 +107,7 @@ func (x *exchange) whole(body io.Reader, length int64) (Response, error) {
 
 // message handles one message of the reply; done is true for the answer itself.
 func (x *exchange) message(b []byte) (out Response, done bool, err error) {
-	m, err := wire.ParseServer(b, wire.Limits{})
+	m, err := wire.ParseServer(b, wire.Limits{Deeper: listed(x.call.Method)})
 	if err != nil {
 		x.noise()
 		return out, false, nil
@@ -177,6 +188,8 @@ func (x *exchange) readError(err error) error {
 		return x.fail(Protocol, fmt.Errorf("the answer cannot be read: %w", x.c.netText(coding)))
 	case errors.Is(err, errBodySize), errors.Is(err, errEventSize):
 		return x.fail(TooLarge, fmt.Errorf("the answer is over max_message_bytes (%d)", x.c.limit))
+	case errors.Is(err, errNoRoom):
+		return x.fail(TooLarge, fmt.Errorf("%w (max_in_flight_bytes is %d)", errNoRoom, x.c.env.answers.most))
 	case errors.Is(err, errStreamSize):
 		return x.fail(TooLarge, fmt.Errorf("the answer's stream is over %d times max_message_bytes (%d)", streamFactor, x.c.limit))
 	}

@@ -143,7 +143,7 @@ func (o *owner) env() env {
 		guard: o.srv.set.guard, limiter: o.srv.set.opt.LimitCommand, gate: o.srv.set.gate, settled: o.srv.recheck, own: o.route.isolation != "",
 		notify:  func(method string, params []byte) { o.srv.notified(o, method, params) },
 		noise:   func(n int) { o.srv.noise.Add(int64(n)) },
-		renewed: o.forgotten,
+		renewed: o.forgotten, answers: o.srv.answers,
 	}
 	if o.route.mode == Asking {
 		e.offers = o.srv.offers.Capabilities()

@@ -41,6 +41,7 @@ type server struct {
 
 	slots     chan struct{}
 	queued    atomic.Int64 // calls that wait for one of slots
+	answers   *byteBudget  // of answers over HTTP; those of a pipe come one at a time
 	bytes     *byteBudget  // of requests
 	breaker   *breaker
 	noise     atomic.Int64
@@ -80,7 +81,7 @@ func newServer(set *Set, spec Server) *server {
 		set: set, name: spec.Name, settings: spec.Settings, err: spec.Err, offers: spec.Settings.offers(),
 		slots: make(chan struct{}, n), settled: make(chan struct{}), apart: map[route]*owner{}, last: map[string]*owner{},
 	}
-	s.bytes = newByteBudget(spec.Name, spec.Settings)
+	s.bytes, s.answers = newByteBudget(spec.Name, spec.Settings), newByteBudget(spec.Name, spec.Settings)
 	s.breaker = newBreaker(spec.Name, spec.Settings.breaker())
 	s.plain = newOwner(s, plainRoute)
 	s.asking.ended = make(chan struct{})

@@ -76,6 +76,7 @@ type pending struct {
 	release func()
 	call    *Call          // with asks
 	asks    *openQuestions // nil when the call answers no questions
+	list    bool           // its answer may be nested deep
 }
 
 type answer struct {
@@ -161,7 +162,7 @@ func (c *lineConn) Do(ctx context.Context, call *Call) (Response, error) {
 
 // register puts a call into the table under a new id.
 func (c *lineConn) register(call *Call, w *wait) (*pending, error) {
-	p := &pending{answer: make(chan answer, 1)}
+	p := &pending{answer: make(chan answer, 1), list: listed(call.Method)}
 	if call.Ask != nil {
 		p.call, p.asks = call, newQuestions(call, &w.limit, c.e.logger(), c.loops.Go)
 		p.asks.enough = func() { c.enough(call, p.id) }

@@ -66,6 +66,9 @@ func (c *lineConn) line(t *text) {
 // message handles b if it is a message.
 func (c *lineConn) message(b []byte) bool {
 	m, err := wire.ParseServer(b, wire.Limits{})
+	if wire.TooDeep(err) {
+		return c.deepList(b)
+	}
 	if err != nil {
 		return false
 	}
@@ -86,6 +89,19 @@ func (c *lineConn) message(b []byte) bool {
 		return true
 	}
 	return false
+}
+
+// deepList handles b if it is the answer to a list.
+func (c *lineConn) deepList(b []byte) bool {
+	m, err := wire.ParseServer(b, wire.Limits{Deeper: true})
+	id, ours := ourID(m.ID)
+	if err != nil || !ours || m.Kind() != wire.Response {
+		return false
+	}
+	c.mu.Lock()
+	p := c.pending[id]
+	c.mu.Unlock()
+	return p != nil && p.list && c.answered(m)
 }
 
 // several handles messages that stand on one line without a newline between them.

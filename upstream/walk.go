@@ -21,6 +21,16 @@ const (
 	maxCursor  = 64 << 10 // bytes of one cursor
 )
 
+// listed are the methods whose answers a walker reads. It takes them apart, and each
+// entry is checked by itself: one that is nested too deep does not cost the others.
+func listed(method string) bool {
+	switch method {
+	case "tools/list", "prompts/list", "resources/list", "resources/templates/list":
+		return true
+	}
+	return false
+}
+
 // A walker reads lists of one server to their end. A fault in one list keeps
 // what was read, and never costs the others.
 type walker struct {

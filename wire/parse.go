@@ -34,7 +34,7 @@ func ParseAgent(b []byte, l Limits) (Message, error) {
 // sets BadText, members below the envelope may come twice, and "jsonrpc" may
 // be missing.
 func ParseServer(b []byte, l Limits) (Message, error) {
-	s := scanner{b: b, depth: l.depth(), members: l.members()}
+	s := scanner{b: b, depth: l.depth(), members: l.members(), deeper: l.Deeper}
 	return s.envelope()
 }
 

@@ -16,6 +16,7 @@ type scanner struct {
 	depth   int
 	members int
 	strict  bool
+	deeper  bool // what is too deep goes to beyond
 	flags   Flags
 	keys    [][]byte // decoded keys of the open objects, innermost last
 }
@@ -129,7 +130,7 @@ func (s *scanner) number(i int) (int, error) {
 
 func (s *scanner) array(i, depth int) (int, error) {
 	if depth >= s.depth {
-		return i, &limitError{"levels of nesting", s.depth}
+		return s.beyond(i)
 	}
 	i = space(s.b, i+1)
 	if i < len(s.b) && s.b[i] == ']' {
@@ -157,7 +158,7 @@ func (s *scanner) array(i, depth int) (int, error) {
 
 func (s *scanner) object(i, depth int) (int, error) {
 	if depth >= s.depth {
-		return i, &limitError{"levels of nesting", s.depth}
+		return s.beyond(i)
 	}
 	base, n := len(s.keys), 0
 	var many map[string]bool
@@ -373,7 +374,7 @@ func hex4(b []byte, i int) (rune, bool) {
 
 // Valid checks that b is one JSON value and returns what its strings hold.
 func Valid(b []byte, l Limits) (Flags, error) {
-	s := scanner{b: b, depth: l.depth(), members: l.members()}
+	s := scanner{b: b, depth: l.depth(), members: l.members(), deeper: l.Deeper}
 	i, err := s.value(space(b, 0), 0)
 	if err == nil && space(b, i) != len(b) {
 		err = errTrail

@@ -24,6 +24,10 @@ type Limits struct {
 	Depth int
 	// Members bounds the members of one object. If zero, 100,000.
 	Members int
+	// Deeper lets pass what is nested deeper than Depth, for who checks the parts by
+	// themselves. Its grammar is checked, its members are not counted. ParseAgent
+	// does not know it.
+	Deeper bool
 }
 
 func (l Limits) depth() int {

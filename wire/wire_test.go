@@ -189,6 +189,38 @@ func TestBuild(t *testing.T) {
 	}
 }
 
+// What is too deep is an error, or is checked by the same grammar without a stack.
+func TestDeeper(t *testing.T) {
+	deep := func(n int, inner string) string {
+		return strings.Repeat(`{"a":[1,`, n) + inner + strings.Repeat(`,true]}`, n)
+	}
+	for in, want := range map[string]string{
+		deep(200_000, `"é"`):                           "",
+		deep(100, `{"b":[],"c":{}}`):                   "",
+		deep(100, `{"b" : [ ] , "c" : { } }`):          "",
+		deep(100, `{"b":1,}`):                          `unexpected byte 0x7d`,
+		deep(100, `{,}`):                               `unexpected byte 0x2c`,
+		deep(100, `[1 2]`):                             `unexpected byte 0x32`,
+		deep(100, `{"b":1]`):                           `unexpected byte 0x5d`,
+		strings.Repeat("[", 1<<20):                     "unexpected end",
+		strings.Repeat(`{"a":`, 200_000) + "1":         "unexpected end",
+		strings.Repeat(`[`, 200) + "1":                 "unexpected end",
+		"[1]" + deep(100, "0"):                         "data after",
+		`{"a":` + strings.Repeat("[", 300) + "1e" + "": "unexpected end",
+	} {
+		if _, err := Valid([]byte(in), Limits{Deeper: true}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60s…: got %v, want %q", in, err, want)
+		}
+	}
+	_, err := Valid([]byte(deep(100, "0")), Limits{})
+	if !TooDeep(err) || err.Error() != "more than 128 levels of nesting" {
+		t.Errorf("got %v", err)
+	}
+	if _, err := Valid([]byte(`{`), Limits{}); TooDeep(err) || TooDeep(nil) {
+		t.Error("what is cut off is not too deep")
+	}
+}
+
 // FuzzValid holds our grammar against encoding/json's.
 func FuzzValid(f *testing.F) {
 	for _, s := range []string{`{"a":[1,-0.5e+3,true,false,null,"\u00e9\n"]}`, `[]`, `{}`, `"`, `{"a":1,}`, "\"\x7f\"", `1e`, `-`, `"\u12"`, `[1 2]`, "\ufeff{}"} {
@@ -198,6 +230,9 @@ func FuzzValid(f *testing.F) {
 		flags, err := Valid(b, Limits{Depth: 5000, Members: 1 << 30})
 		if (err == nil) != json.Valid(b) {
 			t.Fatalf("%q: %v, encoding/json says %v", b, err, json.Valid(b))
+		}
+		if deeper, derr := Valid(b, Limits{Depth: 1, Deeper: true}); (derr == nil) != (err == nil) || err == nil && deeper != flags {
+			t.Fatalf("%q: %v with flags %b, beyond the depth %v with %b", b, err, flags, derr, deeper)
 		}
 		if err != nil {
 			return

@@ -36,6 +36,7 @@ type app struct {
 	others   int // ways beside TCP by which callers come; set before run
 	front    *proxy.Front
 	health   *admin.Health
+	egress   *egress.Egress
 	children *egress.Children         // the proxy of servers that may reach certain hosts only
 	askers   map[string]*policy.Asker // by server
 	sampler  *sampling.Client         // nil when no server has an endpoint

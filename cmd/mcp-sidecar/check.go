@@ -17,7 +17,8 @@ func (p *program) checkCmd() *cobra.Command {
 		Use:   "check",
 		Short: "Check the configuration and print what is in force",
 		Long: `check does all that serve does up to the first effect: it reads the files, the
-environment and the flags, resolves references, and prints every value in force
+environment and the flags, resolves references, works out through which proxy
+connections leave, reads the files of TLS settings, and prints every value in force
 with where it comes from; what a server may ask is under its sampling, elicitation
 and roots. Secrets are not printed. Nothing is started or dialled.
 
@@ -41,7 +42,8 @@ Exit code 2 says that there are faults.`,
 }
 
 func (p *program) check(cfg *config.Config, asJSON bool) error {
-	if _, err := p.assemble(cfg); err != nil {
+	a, err := p.assemble(cfg)
+	if err != nil {
 		return usage(err)
 	}
 	p.warn(cfg)
@@ -59,23 +61,20 @@ func (p *program) check(cfg *config.Config, asJSON bool) error {
 		}
 		w.Flush()
 	}
-	return p.checkServers(cfg)
+	return a.checkServers(p)
 }
 
 // checkServers reports the faults that cost one server each: those that the
-// configuration found, and references that do not resolve.
-func (p *program) checkServers(cfg *config.Config) error {
+// configuration found, references that do not resolve, and files and proxies that
+// cannot be used.
+func (a *app) checkServers(p *program) error {
 	bad := false
-	for i := range cfg.Servers {
-		s := &cfg.Servers[i]
+	for i := range a.cfg.Servers {
+		s := &a.cfg.Servers[i]
 		if off(s.Settings.Enabled) {
 			continue
 		}
-		err := s.Err
-		if err == nil {
-			_, err = s.Settings.Resolve(s.Name, defaultProfile, cfg.Vars(s.Name, defaultProfile), p.env)
-		}
-		if err != nil {
+		if err := a.checkServer(p, s); err != nil {
 			bad = true
 			for _, f := range s.Faults(err) {
 				fmt.Fprintln(p.stderr, f)
@@ -85,6 +84,17 @@ func (p *program) checkServers(cfg *config.Config) error {
 	if bad {
 		return &codeError{exitUsage, nil}
 	}
-	fmt.Fprintf(p.stderr, "ok: %d server(s)\n", len(cfg.Servers))
+	fmt.Fprintf(p.stderr, "ok: %d server(s)\n", len(a.cfg.Servers))
 	return nil
+}
+
+func (a *app) checkServer(p *program, s *config.Server) error {
+	if s.Err != nil {
+		return s.Err
+	}
+	r, err := s.Settings.Resolve(s.Name, defaultProfile, a.cfg.Vars(s.Name, defaultProfile), p.env)
+	if err != nil {
+		return err
+	}
+	return r.Leaves(a.egress, func(err error) { fmt.Fprintf(p.stderr, "warning: mcp_servers.%s: %v\n", s.Name, err) })
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"path/filepath"
 
 	"github.com/mcp-sidecar/mcp-sidecar/egress"
@@ -19,12 +18,12 @@ func (a *app) leave(p *program, opt *upstream.Options) error {
 		Told:   func(err error) { a.log.Warn("egress.ca_file", "err", err) },
 	})
 	if err != nil {
-		return fmt.Errorf("egress: %w", err)
+		return err
 	}
 	for _, w := range e.Warnings() {
 		a.log.Warn("egress: " + w)
 	}
-	a.children = e.NewChildren(a.log)
+	a.egress, a.children = e, e.NewChildren(a.log)
 	opt.Egress, opt.Children = e, a.children
 	if a.cfg.StateDir != "" {
 		opt.Cache = &upstream.Cache{Dir: filepath.Join(a.cfg.StateDir, "lists"), Log: a.log}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -111,11 +112,8 @@ func (p *program) tools(a *app, server string, asJSON bool) error {
 		}
 	} else {
 		w := tabwriter.NewWriter(p.stdout, 0, 4, 2, ' ', 0)
-		for route, text := range snap.Tools() {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", route.Exposed, route.Server, firstLine(text))
-		}
-		for _, t := range a.views.more(server) {
-			fmt.Fprintf(w, "%s\t%s\t%s %s\n", t.name, t.server, forAsked, firstLine(t.text))
+		for _, t := range beside(a.set.Names(), linesOf(snap), a.views.more(server)) {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", t.name, t.server, t.text)
 		}
 		w.Flush()
 	}
@@ -125,6 +123,29 @@ func (p *program) tools(a *app, server string, asJSON bool) error {
 		}
 	}
 	return p.absent(a, server)
+}
+
+// linesOf are the lines of a view.
+func linesOf(snap *aggregate.Snapshot) (out []tool) {
+	for route, text := range snap.Tools() {
+		out = append(out, tool{route.Exposed, route.Server, firstLine(text)})
+	}
+	return out
+}
+
+// beside marks the tools of the second list, and puts them behind the others of
+// their server.
+func beside(servers []string, all, marked []tool) []tool {
+	for _, t := range marked {
+		t.text = strings.TrimSpace(forAsked + " " + firstLine(t.text))
+		all = append(all, t)
+	}
+	rank := make(map[string]int, len(servers))
+	for i, name := range servers {
+		rank[name] = i
+	}
+	slices.SortStableFunc(all, func(x, y tool) int { return rank[x.server] - rank[y.server] })
+	return all
 }
 
 // forAsked marks tools that other agents do not see.

@@ -112,7 +112,7 @@ func (v *views) publish(server string, view aggregate.View, names ...string) {
 	v.mu.Lock()
 	v.snaps[server], v.asking[server] = snap, asking
 	v.mu.Unlock()
-	if server == "" {
+	if server == "" && v.settled() {
 		v.report(snap.Faults())
 	}
 }
@@ -189,19 +189,6 @@ func (v *views) more(server string) (out []tool) {
 
 // A tool is one line of a list for people.
 type tool struct{ name, server, text string }
-
-// report logs each fault once.
-func (v *views) report(faults []aggregate.Fault) {
-	now := make(map[string]bool, len(faults))
-	for _, f := range faults {
-		text := f.String()
-		now[text] = true
-		if !v.faults[text] {
-			v.log.Warn("not shown as the server lists it", "server", f.Server, "err", text)
-		}
-	}
-	v.faults = now
-}
 
 // sources collects the servers of a view in configuration order, with what they
 // show to all.

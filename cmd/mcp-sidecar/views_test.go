@@ -118,17 +118,23 @@ func startShy(t *testing.T, edit func(*upstream.Settings)) *views {
 	if err != nil {
 		t.Fatal(err)
 	}
+	runSet(t, v.set)
+	v.set.AwaitFirst(t.Context(), time.Minute, "a")
+	return v
+}
+
+// runSet runs servers until the test ends.
+func runSet(t *testing.T, s *upstream.Set) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- v.set.Run(ctx) }()
+	go func() { done <- s.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	v.set.AwaitFirst(ctx, time.Minute, "a")
-	return v
 }
 
 // sightsOf makes what each kind of agents sees of the server.
