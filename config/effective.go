@@ -158,7 +158,7 @@ func (v *viewer) serverDefault(path []string) {
 	if key == "max_processes" && v.processes > 0 {
 		means, ok = v.processes, true
 	}
-	if slices.Contains(lived, key) {
+	if slices.Contains(lived, key) || key == "lifecycle.stop_grace" && v.processes > 0 {
 		means, ok = show(dig(v.inForce, path[2:]), path), true
 	}
 	if ok {

@@ -68,6 +68,9 @@ func TestExamples(t *testing.T) {
 		{"minimal.yaml", []string{"files"}, false},
 		{"http.yaml", []string{"docs"}, false},
 		{"full.yaml", []string{"files", "notes", "docs", "github", "local"}, false},
+		{"corporate-proxy.yaml", []string{"docs", "wiki", "lab", "search"}, false},
+		{"mtls.yaml", []string{"combined", "pair", "locked"}, false},
+		{"lazy.yaml", []string{"browser", "memory"}, false},
 		{"hermes-config.yaml", []string{"filesystem", "github", "company_api"}, true},
 		{"hermes-mcp_servers.yaml", []string{"time", "search"}, true},
 		{"claude.mcp.json", []string{"filesystem", "docs"}, true},
@@ -93,8 +96,8 @@ func TestExamples(t *testing.T) {
 		})
 	}
 	all, _ := filepath.Glob("../examples/*.[yj]*")
-	if len(all) != 9 {
-		t.Errorf("got %d examples, but 9 are loaded here", len(all))
+	if len(all) != 12 {
+		t.Errorf("got %d examples, but 12 are loaded here", len(all))
 	}
 }
 
@@ -273,18 +276,21 @@ mcp_servers:
     env: {PATH: "/opt/bin:$PATH", LD_PRELOAD: /x.so, NODE_OPTIONS: --x, SPACE: " hunter2", OK: "${HOME}/x"}
     tools: {include: [a, b], exclude: [b]}
   "odd/name": {command: x}
+  remote: {url: "https://e.example/", lazy: true, idle_timeout_seconds: 5, lifecycle: {max_lifetime_seconds: 60}}
 tracing: {endpoint: x}
 catalog: {}
 `)
 	want := []string{
-		"c.yaml:15:5: mcp_servers.a.oauth: not active yet",
-		"c.yaml:16:17: mcp_servers.a.env.PATH: holds a literal $PATH, which nothing expands: write ${PATH}",
-		"c.yaml:16:47: mcp_servers.a.env.LD_PRELOAD: changes what code the server loads",
-		"c.yaml:16:68: mcp_servers.a.env.NODE_OPTIONS: changes what code the server loads",
-		"c.yaml:16:80: mcp_servers.a.env.SPACE: the value begins or ends with white space",
-		"c.yaml:17:40: mcp_servers.a.tools.exclude.0: is in include too, and include wins",
-		`c.yaml:18:3: mcp_servers."odd/name": the name holds one of / ? # %, so its own endpoint /mcp/<server> is reached percent-encoded only`,
-		"c.yaml:19:1: tracing: not active yet",
+		"c.yaml:17:5: mcp_servers.a.oauth: not active yet",
+		"c.yaml:18:17: mcp_servers.a.env.PATH: holds a literal $PATH, which nothing expands: write ${PATH}",
+		"c.yaml:18:47: mcp_servers.a.env.LD_PRELOAD: changes what code the server loads",
+		"c.yaml:18:68: mcp_servers.a.env.NODE_OPTIONS: changes what code the server loads",
+		"c.yaml:18:80: mcp_servers.a.env.SPACE: the value begins or ends with white space",
+		"c.yaml:19:40: mcp_servers.a.tools.exclude.0: is in include too, and include wins",
+		`c.yaml:20:3: mcp_servers."odd/name": the name holds one of / ? # %, so its own endpoint /mcp/<server> is reached percent-encoded only`,
+		"c.yaml:21:73: mcp_servers.remote.idle_timeout_seconds: has no effect on a server with a url: there is no process to end",
+		"c.yaml:21:110: mcp_servers.remote.lifecycle.max_lifetime_seconds: has no effect on a server with a url: there is no process to end",
+		"c.yaml:22:1: tracing: not active yet",
 	}
 	if diff := cmp.Diff(want, warnings(c)); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)

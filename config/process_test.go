@@ -58,10 +58,10 @@ log: {level: warn}
 // TestEffectiveOrder holds that servers come first, each with what holds where it
 // says nothing, and that the top level follows.
 func TestEffectiveOrder(t *testing.T) {
-	c := load(t, "c.yaml", "listen: 127.0.0.1:1\nmcp_servers:\n  b: {command: x, trust: untrusted, supports_parallel_tool_calls: true}\n  a: {command: x}\n")
+	c := load(t, "c.yaml", "listen: 127.0.0.1:1\nmcp_servers:\n  b: {command: x, trust: untrusted, supports_parallel_tool_calls: true, lifecycle: {retry_pause: 2m}, breaker: {failures: -1}}\n  a: {command: x}\n")
 	var got []string
 	for _, s := range c.Effective() {
-		if len(got) < 20 && !guards(strings.Split(s.Path, ".")) {
+		if len(got) < 55 && !guards(strings.Split(s.Path, ".")) {
 			got = append(got, fmt.Sprint(s.Path, " ", s.Value, " ", s.Origin))
 		}
 	}
@@ -70,8 +70,24 @@ func TestEffectiveOrder(t *testing.T) {
 		"mcp_servers.b.protocol auto default",
 		"mcp_servers.b.timeout 5m0s default",
 		"mcp_servers.b.connect_timeout 1m0s default",
+		"mcp_servers.b.keepalive_interval 3m0s default",
+		"mcp_servers.b.keepalive_timeout 30s default",
+		"mcp_servers.b.lifecycle.connect_retries 3 default",
+		"mcp_servers.b.lifecycle.reconnect_retries 5 default",
+		"mcp_servers.b.lifecycle.retry_pause 2m0s c.yaml:3",
+		"mcp_servers.b.lifecycle.retry_pause_max 2m0s default",
+		"mcp_servers.b.lifecycle.probe_interval 5m0s default",
+		"mcp_servers.b.lifecycle.wake_wait 15s default",
+		"mcp_servers.b.lifecycle.stop_grace 2s default",
+		"mcp_servers.b.breaker.failures -1 c.yaml:3",
+		"mcp_servers.b.breaker.open 1m0s default",
+		"mcp_servers.b.breaker.probe_timeout 10s default",
+		"mcp_servers.b.lazy false default",
 		"mcp_servers.b.supports_parallel_tool_calls true c.yaml:3",
 		"mcp_servers.b.max_concurrency 64 default",
+		"mcp_servers.b.max_queue 256 default",
+		"mcp_servers.b.queue_wait 30s default",
+		"mcp_servers.b.max_in_flight_bytes 134217728 default",
 		"mcp_servers.b.isolation shared default",
 		"mcp_servers.b.max_processes 4 default",
 		"mcp_servers.b.trust untrusted c.yaml:3",
@@ -79,13 +95,30 @@ func TestEffectiveOrder(t *testing.T) {
 		"mcp_servers.a.protocol auto default",
 		"mcp_servers.a.timeout 5m0s default",
 		"mcp_servers.a.connect_timeout 1m0s default",
+		"mcp_servers.a.keepalive_interval 3m0s default",
+		"mcp_servers.a.keepalive_timeout 30s default",
+		"mcp_servers.a.lifecycle.connect_retries 3 default",
+		"mcp_servers.a.lifecycle.reconnect_retries 5 default",
+		"mcp_servers.a.lifecycle.retry_pause 1s default",
+		"mcp_servers.a.lifecycle.retry_pause_max 1m0s default",
+		"mcp_servers.a.lifecycle.probe_interval 5m0s default",
+		"mcp_servers.a.lifecycle.wake_wait 15s default",
+		"mcp_servers.a.lifecycle.stop_grace 2s default",
+		"mcp_servers.a.breaker.failures 3 default",
+		"mcp_servers.a.breaker.open 1m0s default",
+		"mcp_servers.a.breaker.probe_timeout 10s default",
+		"mcp_servers.a.lazy false default",
 		"mcp_servers.a.supports_parallel_tool_calls false default",
 		"mcp_servers.a.max_concurrency 64 default",
+		"mcp_servers.a.max_queue 256 default",
+		"mcp_servers.a.queue_wait 30s default",
+		"mcp_servers.a.max_in_flight_bytes 134217728 default",
 		"mcp_servers.a.isolation shared default",
 		"mcp_servers.a.max_processes 4 default",
 		"mcp_servers.a.trust full default",
 		"listen [127.0.0.1:1] c.yaml:1",
 		"ops_listen 127.0.0.1:8809 default",
+		"naming mcp_{server}_{tool} default", "max_name_length 64 default", "list_wait 5s default",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
@@ -207,6 +240,8 @@ mcp_servers:
     args: [run, -i, "-ehunter2", -e, TOKEN=hunter2, --token=hunter2, --key, hunter2, "${TOKEN}"]
     env: {TOKEN: hunter2}
     timeout: 5
+    egress: {allow: [], proxy: "u:hunter2@p.example:3128"}
+egress: {proxy: "http://u:hunter2@p.example:3128"}
 `
 
 // TestSecretsStayIn covers R44: no print of a configuration holds a secret.
@@ -214,6 +249,9 @@ func TestSecretsStayIn(t *testing.T) {
 	c := load(t, "c.yaml", secretConfig)
 	got := map[string]string{}
 	for _, s := range c.Effective() {
+		if s.Path == "egress.proxy" && s.Value.String() != "http://[redacted]@p.example:3128" {
+			t.Errorf("egress.proxy: got %v", s.Value)
+		}
 		if strings.HasPrefix(s.Path, "mcp_servers") {
 			got[strings.TrimPrefix(s.Path, "mcp_servers.")] = s.Value.String()
 		}
@@ -237,12 +275,20 @@ func TestSecretsStayIn(t *testing.T) {
 		"b.env.TOKEN":                 "[redacted]",
 		"b.timeout":                   "5s",
 		"b.max_processes":             "4",
+		"b.egress.proxy":              "[redacted]@p.example:3128",
+		"b.egress.allow":              "[]",
+		"b.lifecycle.stop_grace":      "2s",
 	}
 	for path, value := range serverZeroMeans {
 		for _, server := range []string{"a.", "b."} {
 			if want[server+path] == "" {
 				want[server+path] = fmt.Sprint(value)
 			}
+		}
+	}
+	for _, path := range lived {
+		for _, server := range []string{"a.", "b."} {
+			want[server+path] = got[server+path] // see TestEffectiveOrder
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -141,6 +141,8 @@ func (c *Client) ask(ctx context.Context, target, key string, req *chat) ([]byte
 		return nil, scrub(err.Error(), key)
 	case len(body) > maxBody:
 		return nil, fmt.Errorf("the answer has more than %d bytes", maxBody)
+	case status >= 300 && status < 400:
+		return nil, fmt.Errorf("status %d: redirects are not followed, so that the key stays here: name the address that it leads to", status)
 	case status != http.StatusOK:
 		return nil, fmt.Errorf("status %d: %w", status, scrub(string(body), key))
 	}

@@ -224,7 +224,7 @@ func TestFailures(t *testing.T) {
 		{"too large", reply(200, big), "more than 4194304 bytes"},
 		{"elsewhere", func(rw http.ResponseWriter, r *http.Request) {
 			http.Redirect(rw, r, "/v1/other", http.StatusTemporaryRedirect)
-		}, "status 307"},
+		}, "status 307: redirects are not followed, so that the key stays here: name the address that it leads to"},
 		{"cut off", func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Content-Length", "100")
 			io.WriteString(rw, "{")

@@ -256,11 +256,19 @@ type Error struct {
 	RetryAfter time.Duration // zero when unknown
 }
 
-func (e *Error) Error() string {
-	if e.Op == "" {
-		return fmt.Sprintf("upstream %s: %v", e.Server, e.Err)
+// Error names the server once, whatever it is about.
+func (e *Error) Error() string { return fmt.Sprintf("upstream %s: %v", e.Server, e.under()) }
+
+// under is e without the server's name: the reason of another Error about it.
+func (e *Error) under() error {
+	cause := e.Err
+	if inner, ok := cause.(*Error); ok && inner.Server == e.Server {
+		cause = inner.under()
 	}
-	return fmt.Sprintf("upstream %s: %s: %v", e.Server, e.Op, e.Err)
+	if e.Op == "" {
+		return cause
+	}
+	return fmt.Errorf("%s: %w", e.Op, cause)
 }
 
 func (e *Error) Unwrap() error { return e.Err }

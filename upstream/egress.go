@@ -19,6 +19,9 @@ func (r *Resolved) leave(e *egress.Egress, told func(error)) error {
 	var err error
 	if e != nil && r.Socket == "" {
 		if r.route, err = e.Route(r.URL, r.Settings.Egress.Proxy); err != nil {
+			if cause := errors.Unwrap(err); cause != nil {
+				err = cause // without the key, which setting names
+			}
 			return &Error{Server: r.Server, Kind: Config, Err: setting(err, "egress", "proxy")}
 		}
 	}

@@ -106,6 +106,11 @@ func fakeServer(args []string) int {
 		go floodStderr()
 	case "heir":
 		fakeHeir()
+	case "dying":
+		if !fakeDying() {
+			return 9
+		}
+		args = args[1:]
 	case "not-reading":
 		hello(os.Stdin)
 		time.Sleep(time.Hour)
@@ -192,8 +197,8 @@ func fakeAnswer(manner string, m request, first bool) int {
 	case "heard":
 		result(string(fakeHeard))
 	case "tools/list":
-		if manner == "heir" {
-			result(`{"tools":[]}`)
+		if manner == "heir" || os.Getenv("DYING_BOOK") != "" {
+			result(`{"resultType":"complete","tools":[]}`)
 		}
 	case "mute": // runs on without its output
 		os.Stdout.Close()

@@ -160,7 +160,7 @@ func (x *exchange) lost(ctx, rctx context.Context, limit time.Duration, err erro
 	switch {
 	case ctx.Err() != nil:
 		x.abandon("the caller cancelled")
-		return x.fail(kindOfEnd(ctx.Err()), fmt.Errorf("no answer in time: %w", ctx.Err()))
+		return x.fail(kindOfEnd(ctx.Err()), x.late("in time", ctx.Err()))
 	case x.c.root().Err() != nil:
 		return x.fail(Closed, errClosed)
 	case x.asks.excessive():
@@ -168,7 +168,7 @@ func (x *exchange) lost(ctx, rctx context.Context, limit time.Duration, err erro
 		return x.fail(Protocol, errTooMany)
 	case rctx.Err() != nil:
 		x.abandon("timeout")
-		return x.fail(Timeout, fmt.Errorf("no answer within %s", limit))
+		return x.fail(Timeout, x.late(fmt.Sprintf("within %s", limit), nil))
 	case errors.As(err, &redirected):
 		return x.fail(Protocol, redirected)
 	case isProxys(err):
@@ -177,6 +177,42 @@ func (x *exchange) lost(ctx, rctx context.Context, limit time.Duration, err erro
 		return x.fail(Unreachable, x.c.netText(err))
 	}
 	return x.fail(Uncertain, fmt.Errorf("connection lost before the answer: %w", x.c.netText(err)))
+}
+
+// A lateError is an answer, or a connection to send the request over, that did not
+// come in time.
+type lateError struct {
+	unsent bool
+	via    string // the proxy on the way; empty without
+	limit  string
+	err    error // may be nil
+}
+
+func (e *lateError) Error() string {
+	text := "no answer " + e.limit
+	if e.unsent {
+		text = "no connection" + e.via + " " + e.limit
+	}
+	if e.err != nil {
+		text += ": " + e.err.Error()
+	}
+	return text
+}
+
+func (e *lateError) Unwrap() error { return e.err }
+
+func (x *exchange) late(limit string, err error) error {
+	e := &lateError{unsent: x.reached == 0, limit: limit, err: err}
+	if x.c.route.Proxied() {
+		e.via = " through the proxy " + x.c.route.String()
+	}
+	return e
+}
+
+// unsent reports whether time ran out before there was a connection to send over.
+func unsent(err error) bool {
+	var e *lateError
+	return errors.As(err, &e) && e.unsent
 }
 
 // isProxys reports whether a proxy on the way failed, and not the server.

@@ -22,7 +22,7 @@ func decoded(resp *http.Response) (io.Reader, int64, error) {
 	if name == "" || name == "identity" {
 		return resp.Body, resp.ContentLength, nil
 	}
-	d := &decoding{name: name, body: resp.Body, framed: resp.ContentLength >= 0 || len(resp.TransferEncoding) > 0 || resp.ProtoMajor > 1}
+	d := &decoding{name: name, body: resp.Body, framed: framed(resp)}
 	var err error
 	switch name {
 	case "gzip", "x-gzip":
@@ -42,13 +42,17 @@ func decoded(resp *http.Response) (io.Reader, int64, error) {
 
 // A decoding is a body without its compression.
 type decoding struct {
-	name string
-	body io.Reader
-	lost error // of the last read of body
-	out  io.Reader
-	// framed is true when the end of body is not that of the connection: then all of
-	// it came.
+	name   string
+	body   io.Reader
+	lost   error // of the last read of body
+	out    io.Reader
 	framed bool
+}
+
+// framed reports whether the end of a body shows that all of it came. A stream of
+// events may end anywhere, and one whose end is that of its connection, too.
+func framed(resp *http.Response) bool {
+	return mediaType(resp.Header) != "text/event-stream" && (resp.ContentLength >= 0 || len(resp.TransferEncoding) > 0 || resp.ProtoMajor > 1)
 }
 
 // coded is a decoding's body as it came.

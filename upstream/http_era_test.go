@@ -277,7 +277,7 @@ func TestHTTPConnectErrors(t *testing.T) {
 		{secure.URL, 0, Unreachable, "x509"},
 		{strings.Replace(plain.URL, "http:", "https:", 1), 0, Unreachable, "tls: first record"},
 		{"http://" + silent.Addr().String(), 50 * time.Millisecond, Timeout, "no answer in time"},
-		{"https://" + silent.Addr().String(), 50 * time.Millisecond, Timeout, "no answer in time"},
+		{"https://" + silent.Addr().String(), 50 * time.Millisecond, Timeout, "no connection in time"},
 		{"http://127.0.0.1:1/?key=hidden", 0, Unreachable, "connection refused"},
 	} {
 		_, err := dialHTTP(t.Context(), resolved(t, tt.url, &Settings{ConnectTimeout: tt.limit}), env{})

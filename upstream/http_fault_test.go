@@ -40,6 +40,28 @@ func both(t *testing.T, f *fakeHTTP, s *Settings, do func(t *testing.T, f *fakeH
 	}
 }
 
+// A list may hold what is nested too deep, which costs its entry. Other answers may not.
+func TestHTTPDeep(t *testing.T) {
+	deep := `{"tools":[{"name":"deep","x":` + strings.Repeat(`{"a":[`, 100_000) + strings.Repeat(`]}`, 100_000) + `},{"name":"1"}]}`
+	deeply := func(w http.ResponseWriter, _ *http.Request, m rpc) { result(w, m, deep) }
+	any := func(w http.ResponseWriter, r *http.Request, m rpc) bool {
+		if m.Method == "tools/list" {
+			deeply(w, r, m)
+		}
+		return m.Method == "tools/list"
+	}
+	both(t, &fakeHTTP{call: deeply, any: any}, nil, func(t *testing.T, _ *fakeHTTP, c *httpConn) {
+		r, err := c.Do(t.Context(), &Call{Method: "tools/list"})
+		if err != nil || string(r.Result) != deep {
+			t.Errorf("list: %v, %d bytes", err, len(r.Result))
+		}
+		if _, err := c.Do(t.Context(), toolCall("x")); KindOf(err) != Protocol {
+			t.Errorf("call: got %v", err)
+		}
+		alive(t, c)
+	})
+}
+
 // Each HTTP status has its kind, and none of them hurts the next call (U2).
 func TestHTTPStatus(t *testing.T) {
 	const null = `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"nope"}}`

@@ -35,6 +35,9 @@ func (c *httpConn) handshake(ctx context.Context, r *Resolved) (keepAlive string
 // request differs widely, so anything but a DiscoverResult leads to initialize.
 func (c *httpConn) probe(ctx context.Context) (string, error) {
 	keepAlive, err := c.discover(ctx, probeTime)
+	for unsent(err) && ctx.Err() == nil { // the server was not asked: the way to it is slow
+		keepAlive, err = c.discover(ctx, probeTime)
+	}
 	if err == nil || hopeless(ctx, err) {
 		return keepAlive, err
 	}

@@ -90,7 +90,11 @@ func (o *owner) connectWithin(ctx context.Context) (context.Context, context.Can
 // explain puts the limit that was hit in the place of "deadline exceeded".
 func (o *owner) explain(ctx context.Context, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
-		return &Error{Server: o.srv.name, Op: "connect", Kind: Timeout, Err: context.Cause(ctx)}
+		cause, late := context.Cause(ctx), (*lateError)(nil)
+		if errors.As(err, &late) && late.unsent {
+			cause = fmt.Errorf("no connection%s: %w", late.via, cause)
+		}
+		return &Error{Server: o.srv.name, Op: "connect", Kind: Timeout, Err: cause}
 	}
 	if KindOf(err) == 0 {
 		return &Error{Server: o.srv.name, Op: "connect", Kind: Unreachable, Err: err}
@@ -128,7 +132,8 @@ func (o *owner) prepare() (*Resolved, error) {
 	if err := r.leave(o.srv.set.opt.Egress, o.toldOfTLS); err != nil {
 		return nil, err
 	}
-	r.EraHint, r.Way = o.srv.era.Load(), httpWay(o.srv.way.Load())
+	r.EraHint, r.Once = o.srv.firstWords()
+	r.Way = httpWay(o.srv.way.Load())
 	if o.route.mode == Asking {
 		r.Protocol = LegacyOnly // in the other era what an agent can do goes with each request
 	}
@@ -160,6 +165,9 @@ func (o *owner) spawn(ctx context.Context, r *Resolved) (c conn, err error) {
 	if c, err = dialStdio(ctx, r, o.env()); err != nil {
 		o.unfence()
 	}
+	if dies := (*diesAnyway)(nil); errors.As(err, &dies) {
+		o.srv.dies.Store(true)
+	}
 	return c, err
 }
 
@@ -180,8 +188,7 @@ func (o *owner) toldOfTLS(err error) {
 func (o *owner) open(c conn) *held {
 	o.srv.way.Store(uint32(wayOf(c)))
 	if o == o.srv.plain {
-		era := c.Info().Era
-		o.srv.era.Store(&era)
+		o.srv.foundEra(c.Info().Era)
 		o.srv.both.Store(c.Info().BothEras)
 	}
 	h := newHeld(c, o.label(o.srv.opened.Add(1)), o.lift)

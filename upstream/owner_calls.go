@@ -105,6 +105,9 @@ func (o *owner) deadUnder(err, dead error) error {
 	if k != Closed && k != Uncertain {
 		return err
 	}
+	if e, ok := dead.(*Error); ok {
+		dead = e.under()
+	}
 	return &Error{Server: o.srv.name, Kind: Uncertain, Err: dead}
 }
 

@@ -55,6 +55,8 @@ type Resolved struct {
 	Protocol Eras
 	// EraHint is the era that an earlier connection had. If nil, not known.
 	EraHint *Era
+	// Once keeps the search for the era to one process.
+	Once bool
 	// Way is how the server was reached by an earlier connection.
 	Way httpWay
 

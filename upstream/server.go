@@ -51,6 +51,8 @@ type server struct {
 	status    atomic.Pointer[Status]
 	listing   atomic.Pointer[Listing]
 	era       atomic.Pointer[Era]
+	dies      atomic.Bool   // its process ended upon whichever message was its first
+	guessed   atomic.Bool   // era is what a server that dies was taken for
 	both      atomic.Bool   // discovery's last connection said that it speaks both eras
 	oneEra    atomic.Bool   // it does not speak both, whatever it says
 	way       atomic.Uint32 // the httpWay of its last connection

@@ -385,6 +385,7 @@ func TestWalk(t *testing.T) {
 		{"a failure on page 2 keeps page 1", map[string]string{"-": page("x", "1")}, 1, "page 2"},
 		{"null ends", map[string]string{"-": `{"tools":[{"name":"1"}],"nextCursor":null}`}, 1, ""},
 		{"a cursor too long to follow", map[string]string{"-": page(strings.Repeat("x", maxCursor), "1")}, 1, "at most 65536 are followed"},
+		{"a tool too deep for anybody", map[string]string{"-": `{"tools":[{"name":"deep","x":` + strings.Repeat(`{"a":[`, 100_000) + strings.Repeat(`]}`, 100_000) + `},{"name":"1"}]}`}, 2, ""},
 		{"no tools member", map[string]string{"-": `{}`}, 0, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -16,9 +16,12 @@ import (
 // message: some servers exit on anything else.
 func dialStdio(ctx context.Context, r *Resolved, e env) (conn, error) {
 	c, err := startStdio(ctx, r, e, r.EraHint)
-	if errors.Is(err, errAfresh) && ctx.Err() == nil {
+	if errors.Is(err, errAfresh) && ctx.Err() == nil && !r.Once {
+		died := endedBy(err)
 		legacy := Legacy
-		c, err = startStdio(ctx, r, e, &legacy)
+		if c, err = startStdio(ctx, r, e, &legacy); died && endedBy(err) {
+			err = asDying(err)
+		}
 	}
 	if err != nil {
 		return nil, handshakeError(r.Server, err)

@@ -67,7 +67,7 @@ func walk(ctx context.Context, server string, c conn, scrub func(string) string)
 func (w *walker) optional(ctx context.Context, method, member string) []json.RawMessage {
 	out, err := w.list(ctx, method, member)
 	if err != nil {
-		w.faults = append(w.faults, err.Error())
+		w.fault(method, "%v", bareReason(err))
 	}
 	return out
 }
@@ -85,7 +85,7 @@ func (w *walker) list(ctx context.Context, method, member string) ([]json.RawMes
 			return nil, err
 		}
 		if err != nil {
-			w.fault(method, "page %d: %v", page, err)
+			w.fault(method, "page %d: %v", page, bareReason(err))
 			return out, nil
 		}
 		w.keepFor(method, result)

@@ -46,17 +46,30 @@ func endpointsOf(cfg *config.Config) func(server string) (policy.Endpoint, error
 	}
 }
 
-// tellCounts logs what each server asked, and how that went.
+// tellCounts logs what each server asked, and how that went, as far as anything did.
 func (a *app) tellCounts() {
 	for _, name := range a.set.Names() {
-		n := a.askers[name].Counts()
-		if n == (policy.AskCounts{}) {
-			continue
+		if facts := countsOf(a.askers[name].Counts()); len(facts) > 0 {
+			a.log.Info("questions", append([]any{"server", name}, facts...)...)
 		}
-		a.log.Info("questions", "server", name,
-			"sampling", n.Sampling.Requests, "sampling_errors", n.Sampling.Errors, "tokens", n.Sampling.Tokens, "tool_rounds", n.Sampling.ToolRounds,
-			"elicitation", n.Elicitation.Requests, "accepted", n.Elicitation.Accepted, "incomplete", n.Elicitation.Incomplete,
-			"declined", n.Elicitation.Declined, "cancelled", n.Elicitation.Cancelled, "elicitation_errors", n.Elicitation.Errors,
-			"roots", n.Roots.Requests, "roots_errors", n.Roots.Errors)
 	}
+}
+
+// countsOf are the counters that are not zero.
+func countsOf(n policy.AskCounts) (facts []any) {
+	for _, c := range []struct {
+		key string
+		n   uint64
+	}{
+		{"sampling", n.Sampling.Requests}, {"sampling_errors", n.Sampling.Errors}, {"tokens", n.Sampling.Tokens}, {"tool_rounds", n.Sampling.ToolRounds},
+		{"elicitation", n.Elicitation.Requests}, {"accepted", n.Elicitation.Accepted},
+		{"accepted_without_required_fields", n.Elicitation.Incomplete}, {"declined", n.Elicitation.Declined},
+		{"cancelled", n.Elicitation.Cancelled}, {"elicitation_errors", n.Elicitation.Errors},
+		{"roots", n.Roots.Requests}, {"roots_errors", n.Roots.Errors},
+	} {
+		if c.n != 0 {
+			facts = append(facts, c.key, c.n)
+		}
+	}
+	return facts
 }

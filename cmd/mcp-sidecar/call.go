@@ -70,7 +70,7 @@ func (p *program) arguments(args []string) ([]byte, error) {
 		return nil, fmt.Errorf("arguments: more than %d bytes", maxArguments)
 	}
 	if _, err := wire.Valid(raw, wire.Limits{}); err != nil {
-		return nil, fmt.Errorf("arguments: want one JSON object: %w", err)
+		return nil, fmt.Errorf("arguments: want one JSON object: %w", readable(raw, err))
 	}
 	if wire.Kindof(bytes.TrimSpace(raw)) != '{' {
 		return nil, errors.New("arguments: want one JSON object, such as {\"path\":\"/tmp\"}")
@@ -79,6 +79,15 @@ func (p *program) arguments(args []string) ([]byte, error) {
 	var line bytes.Buffer
 	err := json.Compact(&line, raw)
 	return line.Bytes(), err
+}
+
+// readable is what people are told of JSON that cannot be read: with the character.
+func readable(raw []byte, err error) error {
+	var at *json.SyntaxError
+	if !errors.As(json.Unmarshal(raw, new(json.RawMessage)), &at) {
+		return err // it is beyond a limit, or a member comes twice
+	}
+	return fmt.Errorf("%w, at byte %d", at, at.Offset)
 }
 
 // call sends one request through the same front that agents reach.

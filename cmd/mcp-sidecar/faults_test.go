@@ -94,7 +94,7 @@ func TestReportSettled(t *testing.T) {
 	close(gate)
 	v.set.AwaitFirst(t.Context(), probeWait, "b")
 	v.rebuild()
-	if got := strings.Count(out.String(), notAsListed); got == 0 || got > 2 {
+	if got := strings.Count(out.String(), notAsListed); got != 3 {
 		t.Errorf("afterwards %d lines:\n%s", got, out.String())
 	}
 }

@@ -21,7 +21,7 @@ func (a *app) leave(p *program, opt *upstream.Options) error {
 		return err
 	}
 	for _, w := range e.Warnings() {
-		a.log.Warn("egress: " + w)
+		a.log.Warn("egress", "err", w)
 	}
 	a.egress, a.children = e, e.NewChildren(a.log)
 	opt.Egress, opt.Children = e, a.children

@@ -84,10 +84,12 @@ func (p *program) run(ctx context.Context) int {
 	if ce := (*codeError)(nil); errors.As(err, &ce) {
 		code, said = ce.code, ce.err == nil
 	}
-	if faults := (*config.Faults)(nil); errors.As(err, &faults) {
+	faults := (*config.Faults)(nil)
+	switch {
+	case errors.As(err, &faults): // a line each, which begins with its place
 		code = exitUsage
-	}
-	if !said {
+		fmt.Fprintf(p.stderr, "%v\n", faults)
+	case !said:
 		fmt.Fprintf(p.stderr, "mcp-sidecar: %v\n", err)
 	}
 	if h := (*hinted)(nil); errors.As(err, &h) {

@@ -13,6 +13,7 @@ import (
 
 // A row says what becomes of servers with these faults.
 type row struct {
+	// ids are of the faults; what follows a plus tells rows about one fault apart.
 	ids      string
 	settings []string // of the evil servers' entries
 	test     func(*testing.T, *world)
@@ -34,9 +35,10 @@ var rows = []row{
 	{ids: "S0 S2a S2b S2c S6d", shared: "noise", test: serves},
 	{ids: "S2d", shared: "noise", test: quietNoise},
 	{ids: "S7b", shared: "noise", settings: []string{"env: {EVIL_SECRET: " + canary + "}"}, test: scrubbed},
-	{ids: "S3a S3b", settings: hasty, test: down("connect_timeout of 2s")},
-	{ids: "S3c", test: down("no answer within 2s")},
-	{ids: "S3d", test: tired},
+	{ids: "S3a S3b", shared: "silent", settings: []string{"connect_timeout: 2s", "lifecycle: {retry_pause: 500ms, stop_grace: 500ms}"}, test: restarted("connect_timeout of 2s")},
+	{ids: "S3c", shared: "silent", settings: []string{"lifecycle: {retry_pause: 500ms}"}, test: restarted("no answer within 2s")},
+	{ids: "S3d", shared: "silent", test: tired},
+	{ids: "S3d+keepalive", shared: "silent", settings: []string{"keepalive_interval: 5s", "keepalive_timeout: 1s"}, test: foundDead},
 	{ids: "S3e", test: cancels},
 	{ids: "S4a S4c", settings: brief, test: fails(10*time.Second, "TOO-LARGE")},
 	{ids: "S4b S10c S10e", test: fails(callTime, "UNCERTAIN")},
@@ -60,8 +62,14 @@ var rows = []row{
 	{ids: "S19a", settings: slow, test: has("tool_0", "tool_4999")},
 	{ids: "S19b", settings: slow, test: has("tool_0", "tool_499")},
 	{ids: "S20", shared: "pages", test: has(evil.Kept...)},
+	{ids: "S20b", shared: "pages", test: withheld("deep")},
+	{ids: "R19", settings: slow, test: large},
 	{ids: "R21", test: remembersEra},
-	{ids: "A97245 A57958 A19559", shared: "reports", test: serves},
+	{ids: "A57958 A19559 A95187", shared: "reports", test: serves},
+	{ids: "A97245", shared: "reports", settings: []string{"keepalive_interval: 5s", "keepalive_timeout: 1s"}, test: outlives},
+	{ids: "S0+idle", shared: "recycled", settings: []string{"idle_timeout_seconds: 1"}, test: sleepsWhenIdle},
+	{ids: "S11c+idle", shared: "recycled", settings: []string{"idle_timeout_seconds: 1", "lifecycle: {stop_grace: 200ms}"}, test: sleepsWhenIdle},
+	{ids: "S0+aged", shared: "recycled", settings: []string{"max_lifetime_seconds: 1"}, test: ages},
 	{ids: "A32744", shared: "reports", settings: []string{"relist_interval: 5s"}, test: relists},
 
 	{ids: "U1a", shared: "down", test: down("connection refused")},
@@ -73,17 +81,18 @@ var rows = []row{
 	{ids: "U1e", settings: hasty, test: down("connect_timeout of 2s")},
 	{ids: "U2-400 U2-404 U2-405 U2-409 U2-421", shared: "statuses", test: fails(callTime, "PROTOCOL")},
 	{ids: "U2-401 U2-401w U2-403", shared: "statuses", test: fails(callTime, "UNAUTHORIZED")},
-	{ids: "U2-408 U2-500 U2-502 U2-503 U2-503r U2-504", shared: "statuses", test: fails(callTime, "UNREACHABLE")},
+	{ids: "U2-503 U2-503r", shared: "statuses", test: fails(callTime, "UNREACHABLE")},
+	{ids: "U2-408 U2-500 U2-502 U2-504", shared: "statuses", test: fails(callTime, "UNCERTAIN")},
 	{ids: "U2-429 U2-429r", shared: "statuses", test: fails(callTime, "RATE-LIMITED")},
 	{ids: "U2-429x", shared: "statuses", test: paused},
 	{ids: "U4a U4b U4d U5a", settings: brief, test: fails(10*time.Second, "TOO-LARGE")},
-	{ids: "U4c", shared: "bodies", test: fails(callTime, "PROTOCOL", "UNCERTAIN")},
+	{ids: "U4c", shared: "bodies", test: fails(callTime, "PROTOCOL")},
 	{ids: "U4f U4g", shared: "bodies", test: fails(callTime, "PROTOCOL")},
 	{ids: "U4h U12", test: fails(callTime+calmTime, "TIMEOUT")},
 	{ids: "U5b U5d U5e U5f U5g U5h U5i U5j U6b U6c", shared: "streams", test: answers},
 	{ids: "U5c U6a U6d", shared: "streams", test: fails(callTime, "UNCERTAIN")},
 	{ids: "U6e", shared: "streams", test: fails(callTime, "PROTOCOL")},
-	{ids: "U5k", test: fails(callTime+calmTime, "TIMEOUT", "TOO-LARGE")},
+	{ids: "U5k", test: fails(callTime+calmTime, "TIMEOUT", "TOO-LARGE", "UNCERTAIN")},
 	{ids: "U8a U8b U8e U8f", shared: "redirects", test: redirected},
 	{ids: "U8c U8d", shared: "redirects", test: answers},
 	{ids: "U8g", shared: "redirects", test: circle},
@@ -91,7 +100,9 @@ var rows = []row{
 	{ids: "U10c", shared: "sessions", test: firstSession},
 	{ids: "U10d", shared: "sessions", test: answers},
 	{ids: "A13383", shared: "sessions", test: fails(callTime, "PROTOCOL")},
-	{ids: "U13", test: trips},
+	{ids: "U13", shared: "breakers", settings: []string{"lifecycle: {retry_pause: 1s}"}, test: trips},
+	{ids: "U13b", shared: "breakers", settings: []string{"supports_parallel_tool_calls: true", "breaker: {open: 2s}", "lifecycle: {retry_pause: 500ms}"}, test: halfOpen},
+	{ids: "U16", shared: "down", test: elsewhere},
 	{ids: "R6a R6b R6c R6d R6e R6f R6g", shared: "streams of GET", test: fewStreams},
 	{ids: "R18", settings: hasty, test: down("connect_timeout of 2s")},
 
@@ -101,6 +112,29 @@ var rows = []row{
 	{ids: "T6c", shared: "TLS", test: down("doesn't contain any IP SANs")},
 	{ids: "T7a", shared: "TLS", settings: hasty, test: down("connect_timeout of 2s")},
 	{ids: "T7b T7c T7d T7e", shared: "TLS", test: down("server/discover: ")},
+
+	{ids: "T3+cert", shared: "TLS known", settings: []string{"ssl_verify: $CA", "client_cert: $CERT"}, test: serves},
+	{ids: "T3+ca", shared: "TLS known", settings: []string{"ssl_verify: $CA"}, test: down("certificate required")},
+	{ids: "T3+none", shared: "TLS known", settings: []string{"ssl_verify: $CA", "client_cert: /nonexistent/client.pem"}, test: down("no such file")},
+	{ids: "T6e+ca", shared: "TLS known", settings: []string{"ssl_verify: $CA"}, test: serves},
+	{ids: "T6e+off T6a+off T6b+off", shared: "TLS known", settings: []string{"ssl_verify: false"}, test: serves},
+	{ids: "T6b+ca", shared: "TLS known", settings: []string{"ssl_verify: $CA"}, test: down("unknown authority")},
+	{ids: "T6a+ca T6d+ca", shared: "TLS known", settings: []string{"ssl_verify: $CA"}, test: down("expired or is not yet valid")},
+	{ids: "T6c+ca", shared: "TLS known", settings: []string{"ssl_verify: $CA"}, test: down("doesn't contain any IP SANs")},
+	{ids: "T2a+off", shared: "TLS known", settings: []string{"ssl_verify: false"}, test: down("protocol version not supported")},
+	{ids: "T6e+gone", shared: "TLS known", settings: []string{"ssl_verify: /nonexistent/ca.pem"}, test: down("no such file")},
+	{ids: "T8", shared: "TLS known", settings: []string{"ssl_verify: $CA"}, test: redirected},
+
+	{ids: "P1a", shared: "proxies", settings: []string{through, "headers: {Authorization: Bearer " + canary + "}"}, test: untold},
+	{ids: "P1b", shared: "proxies", settings: []string{`egress: {proxy: "http://evil:secret@$PROXY"}`}, test: viaProxy},
+	{ids: "P1b+wrong", shared: "proxies", settings: []string{`egress: {proxy: "http://evil:` + canary + `@$PROXY"}`}, test: refusedByProxy("407")},
+	{ids: "P6a", shared: "proxies", settings: []string{through}, test: refusedByProxy("connection refused")},
+	{ids: "P6b", shared: "proxies", settings: []string{through}, test: refusedByProxy("407")},
+	{ids: "P6c", shared: "proxies", settings: []string{through}, test: refusedByProxy("502")},
+	{ids: "P6d", shared: "proxies", settings: []string{through, "connect_timeout: 2s"}, test: refusedByProxy("connect_timeout of 2s")},
+	{ids: "P6e P6f P6g P6h", shared: "proxies", settings: []string{through}, test: refusedByProxy("")},
+	{ids: "P6i", shared: "proxies", settings: []string{through}, test: slowProxy},
+	{ids: "P6j", shared: "proxies", settings: []string{through}, test: refusedByProxy("403")},
 }
 
 // A part is a fault with what becomes of it.
@@ -115,7 +149,8 @@ func parts() map[string][]part {
 	for _, r := range rows {
 		for _, id := range strings.Fields(r.ids) {
 			name := cmp.Or(r.shared, id)
-			all[name] = append(all[name], part{entry{id, r.settings}, r.test})
+			id, how, _ := strings.Cut(id, "+")
+			all[name] = append(all[name], part{entry{id, how, r.settings}, r.test})
 		}
 	}
 	return all
@@ -123,6 +158,7 @@ func parts() map[string][]part {
 
 // TestFaults holds that a server with a fault is what it is by itself alone.
 func TestFaults(t *testing.T) {
+	withControl(t)
 	for name, all := range parts() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -132,28 +168,29 @@ func TestFaults(t *testing.T) {
 			}
 			worlds := newWorlds(t, entries...)
 			for i, p := range all {
-				t.Run(p.id, func(t *testing.T) { p.test(t, worlds[i]) })
+				t.Run(worlds[i].name, func(t *testing.T) { p.test(t, worlds[i]) })
 			}
 			unharmed(t, worlds...)
 		})
 	}
 }
 
-// TestRows holds that each row is about faults that there are, and each fault of
-// one row.
+// TestRows holds that each row is about faults that there are, and each fault of a
+// row.
 func TestRows(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range rows {
 		for _, id := range strings.Fields(r.ids) {
-			if _, err := evil.Find(id); err != nil || seen[id] {
+			fault, _, _ := strings.Cut(id, "+")
+			if _, err := evil.Find(fault); err != nil || seen[id] {
 				t.Errorf("%s: %v, seen before: %t", id, err, seen[id])
 			}
-			seen[id] = true
+			seen[id], seen[fault] = true, true
 		}
 	}
 	for _, f := range evil.Faults() {
 		if !seen[f.ID] {
-			t.Logf("later: %-8s %s", f.ID, f.Says)
+			t.Errorf("no row is about %s, which %s", f.ID, f.Says)
 		}
 	}
 }
@@ -219,6 +256,7 @@ func tired(t *testing.T, w *world) {
 		w.serves(t)
 	}
 	w.fails(t, "k", callTime+calmTime, "TIMEOUT")
+	w.another(t)
 }
 
 // cancels holds that a call which is given up is cancelled, and no other.
@@ -249,17 +287,19 @@ func scrubbed(t *testing.T, w *world) {
 	}
 }
 
-// stuck is a server that reads no more: calls that fill its pipe fail as well.
+// stuck is a server that reads no more: calls that fill its pipe fail as well. It is
+// found dead, and another serves.
 func stuck(t *testing.T, w *world) {
 	w.serves(t)
 	w.fails(t, "k", callTime+calmTime, "TIMEOUT")
 	for range 2 {
 		w.fails(t, strings.Repeat("x", 300<<10), callTime+patience/2, "TIMEOUT", "UNCERTAIN", "UNREACHABLE")
 	}
+	w.another(t)
 }
 
-// crashLoop holds that the reason is said soon, and that starts become rare: an
-// attempt has two, one for each era.
+// crashLoop holds that the reason is said soon, and that starts become rare: after
+// the first attempt, which tries both eras, each has one.
 func crashLoop(t *testing.T, w *world) {
 	w.logs(t, evil.DeathNote)
 	w.logs(t, "status 7")
@@ -267,7 +307,11 @@ func crashLoop(t *testing.T, w *world) {
 		t.Errorf("the reason was said after %v", took)
 	}
 	time.Sleep(callTime)
-	if n, most := w.bad.Journal.Starts(), 4+int(time.Since(w.began)/time.Second); n > most {
+	most, at := 2, time.Duration(0)
+	for pause := 800 * time.Millisecond; at+pause < time.Since(w.began); pause *= 2 {
+		at, most = at+pause, most+1
+	}
+	if n := w.bad.Journal.Starts(); n > most {
 		t.Errorf("%d starts in %v, want %d at most", n, time.Since(w.began), most)
 	}
 	w.unlisted(t)

@@ -53,21 +53,6 @@ func firstSession(t *testing.T, w *world) {
 	}
 }
 
-// trips holds that a server which is unwell three times in a row is left alone for a
-// while.
-func trips(t *testing.T, w *world) {
-	w.serves(t)
-	for range 3 {
-		w.fails(t, "k", callTime, "UNREACHABLE")
-	}
-	for range 5 {
-		w.fails(t, "k", callTime, "OPEN")
-	}
-	if n := w.bad.Journal.Ran("k"); n != 3 {
-		t.Errorf("the server got %d calls, want 3", n)
-	}
-}
-
 // paused holds that a server which wants to be left alone for long is, and that the
 // agent reads so at once.
 func paused(t *testing.T, w *world) {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,7 +26,10 @@ const (
 	// mayBeLate is how many calls a busy machine may hold up. The servers whose time
 	// passes make more late ones if they hold others up.
 	mayBeLate = 2
-	calmRate  = 100 * time.Millisecond
+	calmRate  = 50 * time.Millisecond
+	// calmMore is what a call of a healthy server may take longer beside a fault than
+	// twice what it takes elsewhere at that time.
+	calmMore = 20 * time.Millisecond
 )
 
 // healthy are the servers that nothing may happen to, by the tool of each.
@@ -40,7 +42,8 @@ type world struct {
 	s      *mcptest.Sidecar
 	a      *mcptest.Agent
 	bad    *evil.Running
-	name   string // of the evil server
+	behind *evil.Running // what is behind an evil proxy
+	name   string        // of the evil server
 	before usage
 	calm   *calm
 	began  time.Time
@@ -49,7 +52,38 @@ type world struct {
 // An entry is an evil server, and settings of its entry in the configuration.
 type entry struct {
 	id       string
+	how      string // tells entries for one fault apart
 	settings []string
+}
+
+// start starts the evil server of an entry, and what is behind it.
+func (e *entry) start(t *testing.T) *world {
+	t.Helper()
+	w := &world{bad: evil.Start(t, e.id, false)}
+	w.name = strings.TrimSuffix("evil_"+strings.ReplaceAll(strings.ToLower(e.id), "-", "_")+"_"+e.how, "_")
+	if w.bad.Fault.Transport == evil.Proxy {
+		w.behind = evil.Start(t, goodTLS, false)
+	}
+	return w
+}
+
+// goodTLS is a good server, if its authority is known.
+const goodTLS = "T6e"
+
+// line is the evil server's line of the configuration. Settings may name the files of
+// its authority, $CA and $CERT, and the address of an evil proxy, $PROXY.
+func (e *entry) line(w *world) string {
+	server := w.bad
+	settings := e.complete()
+	if w.behind != nil {
+		server = &evil.Running{Dir: w.behind.Dir, URL: strings.Replace(w.behind.URL, "127.0.0.1", evil.Behind, 1)}
+		settings = append(settings, "ssl_verify: $CA")
+	}
+	r := strings.NewReplacer("$CA", server.CA(), "$CERT", server.ClientCert(), "$PROXY", strings.TrimPrefix(w.bad.URL, "http://"))
+	for i := range settings {
+		settings[i] = r.Replace(settings[i])
+	}
+	return server.Entry(w.name, settings...)
 }
 
 // newWorlds starts the program with evil servers, and returns a world for each,
@@ -60,8 +94,8 @@ func newWorlds(t *testing.T, entries ...entry) []*world {
 	text := fmt.Sprintf("list_wait: %v\nmcp_servers:\n", listWait) + calmEntries(t)
 	var all []*world
 	for _, e := range entries {
-		w := &world{bad: evil.Start(t, e.id, false), name: "evil_" + strings.ReplaceAll(strings.ToLower(e.id), "-", "_")}
-		text += w.bad.Entry(w.name, e.complete()...)
+		w := e.start(t)
+		text += e.line(w)
 		all = append(all, w)
 	}
 	config := filepath.Join(t.TempDir(), "c.yaml")
@@ -87,9 +121,9 @@ func newWorlds(t *testing.T, entries ...entry) []*world {
 // complete adds the time-out that is short enough to be waited for.
 func (e *entry) complete() []string {
 	if slices.ContainsFunc(e.settings, func(s string) bool { return strings.HasPrefix(s, "timeout:") }) {
-		return e.settings
+		return slices.Clone(e.settings)
 	}
-	return append(e.settings[:len(e.settings):len(e.settings)], "timeout: "+callTime.String())
+	return append(slices.Clone(e.settings), "timeout: "+callTime.String())
 }
 
 func calmEntries(t *testing.T) string {
@@ -158,6 +192,7 @@ func unharmed(t *testing.T, all ...*world) {
 	w := all[0]
 	w.calm.end()
 	w.calm.check(t)
+	w.calm.compare(t)
 	w.complete(t)
 	w.given(t, len(all))
 	w.stop(t)
@@ -192,69 +227,6 @@ func waitFor(t *testing.T, what string, is func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("waited %v for %s", patience, what)
 		}
-	}
-}
-
-// calm calls the healthy servers all the time.
-type calm struct {
-	mu       sync.Mutex
-	stop     func()
-	callers  sync.WaitGroup
-	failures []string
-	took     []time.Duration
-}
-
-func (c *calm) begin(url string) {
-	stop := make(chan struct{})
-	c.stop = sync.OnceFunc(func() { close(stop) })
-	for _, name := range healthy {
-		c.callers.Go(func() { c.callOn(url, name, stop) })
-	}
-}
-
-func (c *calm) callOn(url, name string, stop <-chan struct{}) {
-	client := &http.Client{Transport: &http.Transport{}, Timeout: patience}
-	defer client.CloseIdleConnections()
-	a := &mcptest.Agent{URL: url, Client: client}
-	tick := time.NewTicker(calmRate)
-	defer tick.Stop()
-	for {
-		c.call(a, name)
-		select {
-		case <-stop:
-			c.call(a, name)
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-func (c *calm) call(a *mcptest.Agent, name string) {
-	start := time.Now()
-	r, err := a.Call(background, name, "{}")
-	took := time.Since(start)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.took = append(c.took, took)
-	if (err != nil || r.Content() != "pong") && len(c.failures) < 5 {
-		c.failures = append(c.failures, fmt.Sprintf("%s: %v %.300s", name, err, jsonOf(r)))
-	}
-}
-
-// end waits for the calls under way. It may be called again.
-func (c *calm) end() {
-	c.stop()
-	c.callers.Wait()
-}
-
-func (c *calm) check(t *testing.T) {
-	t.Helper()
-	for _, f := range c.failures {
-		t.Errorf("a healthy server's call failed: %s", f)
-	}
-	slices.Sort(c.took)
-	if late := c.took[max(0, len(c.took)-1-mayBeLate)]; late > calmTime {
-		t.Errorf("more than %d calls of healthy servers took %v or longer", mayBeLate, late)
 	}
 }
 

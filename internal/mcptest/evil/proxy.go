@@ -12,6 +12,10 @@ import (
 	"time"
 )
 
+// Behind is a name of loopback that only proxies know: what is reached by it went
+// through one.
+const Behind = "behind.example"
+
 // proxyFaults are proxies on the way out. They tunnel to loopback only.
 func proxyFaults() []Fault {
 	bad := func(id, says string, answer func(*Server, net.Conn, *http.Request)) Fault {
@@ -94,7 +98,7 @@ func tunnel(s *Server, c net.Conn, r *http.Request) {
 		refuses("403 Forbidden")(s, c, r)
 		return
 	}
-	host := r.Host
+	host := strings.Replace(r.Host, Behind, "127.0.0.1", 1)
 	if _, _, err := net.SplitHostPort(host); err != nil {
 		host += ":80"
 	}
@@ -138,5 +142,5 @@ func onLoopback(hostport string) bool {
 		host = hostport
 	}
 	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return host == "localhost" || host == Behind || ip != nil && ip.IsLoopback()
 }

@@ -52,6 +52,7 @@ func webFaults() []Fault {
 		{ID: "U8g", Says: "redirects in a circle", web: webFault{call: mcptest.Redirect(307, "/mcp")}},
 		{ID: "U12", Says: "never answers this call", web: webFault{call: mcptest.Hang}},
 		{ID: "U13", Says: "fails five calls by 503, serves five, and so on", web: webFault{around: flaps}},
+		{ID: "U13b", Says: "fails this call by 503 after 300 ms", web: webFault{call: late503}},
 	}
 	for _, st := range statuses {
 		headers := []string{"Content-Type: text/plain"}
@@ -188,6 +189,14 @@ func abroad(s *Server, w http.ResponseWriter, r *http.Request) bool {
 		mcptest.Redirect(307, s.other)(w, r, m)
 	}
 	return ok
+}
+
+func late503(w http.ResponseWriter, r *http.Request, _ *mcptest.Message) {
+	select {
+	case <-time.After(300 * time.Millisecond):
+	case <-r.Context().Done():
+	}
+	http.Error(w, "overloaded", http.StatusServiceUnavailable)
 }
 
 func flaps(s *Server, w http.ResponseWriter, r *http.Request) bool {

@@ -1,0 +1,5 @@
+//go:build npm
+
+package parts
+
+func serveCurl() {}
