@@ -126,7 +126,7 @@ func (e *entry) complete() []string {
 	return append(slices.Clone(e.settings), "timeout: "+callTime.String())
 }
 
-func calmEntries(t *testing.T) string {
+func calmEntries(t testing.TB) string {
 	t.Helper()
 	web := &mcptest.Upstream{Tools: []string{tool("ping_tool")}, Answers: map[string]string{"ping_tool": pong}}
 	return fmt.Sprintf("  calm_web: {url: %q}\n", web.Start(t)) + evil.Start(t, evil.Good, false).Entry("calm_pipe")
@@ -135,7 +135,7 @@ func calmEntries(t *testing.T) string {
 // complete holds that a list has the healthy servers' tools within list_wait and a
 // second, or a second for each MiB. It may take longer when the machine is busy: the
 // test is then repeated.
-func (w *world) complete(t *testing.T) {
+func (w *world) complete(t testing.TB) {
 	t.Helper()
 	var took, limit time.Duration
 	for range 3 {
@@ -163,7 +163,7 @@ type listing []byte
 func (l listing) has(tool string) bool { return bytes.Contains(l, []byte(`"name":"`+tool+`"`)) }
 
 // listed reads the whole list of tools.
-func (w *world) listed(t *testing.T) (all listing) {
+func (w *world) listed(t testing.TB) (all listing) {
 	t.Helper()
 	for params := "{}"; params != ""; {
 		resp, err := w.a.Client.Post(w.s.URL, "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":`+params+`}`))

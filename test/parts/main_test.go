@@ -29,6 +29,7 @@ const patience = 30 * time.Second
 func TestMain(m *testing.M) {
 	mcptest.Main()
 	serveCurl()
+	serveCount()
 	for _, name := range []string{"http_proxy", "https_proxy", "all_proxy", "no_proxy"} {
 		os.Unsetenv(name)
 		os.Unsetenv(strings.ToUpper(name))

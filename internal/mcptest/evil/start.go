@@ -1,6 +1,7 @@
 package evil
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -52,6 +53,39 @@ func Start(t testing.TB, id string, always bool) *Running {
 	}
 	t.Cleanup(up.stop)
 	r.URL = s.url
+	return r
+}
+
+// StartApart is Start for a server behind HTTP that runs in a process of its own, so
+// that what it computes is not on the test's account.
+func StartApart(t testing.TB, id string) *Running {
+	t.Helper()
+	f, err := Find(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Transport == Stdio {
+		return Start(t, id, false)
+	}
+	r := &Running{Fault: f, Dir: t.TempDir()}
+	r.Journal = Journal{r.Dir}
+	cmd := exec.Command(Binary(t), "--fault", id, "--state", r.Dir, "--life", "2h")
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.URL = strings.TrimSpace(line)
 	return r
 }
 
