@@ -9,7 +9,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME ?= 30s
 # The packages that hold suites of their own; the rest is the fast suite.
-NPM_SUITES := servers clients conformance
+NPM_SUITES := servers clients conformance parts
 
 # The tests run this binary, so that they build it once.
 export MCP_SIDECAR_BIN := $(CURDIR)/$(BIN)

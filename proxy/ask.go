@@ -167,7 +167,7 @@ const (
 func (x *exchange) judge(a *policy.Asker, q about, params, result []byte, by string) ([]byte, *wire.Error) {
 	result, odd, err := a.Review(x.caller.ID, q.method, params, result)
 	if odd != "" {
-		x.logAsked(a, about{server: q.server, method: q.method}, wasOdd, "err", odd)
+		x.logAsked(a, about{server: q.server, method: q.method}, wasOdd, "err", forLog(odd, maxLogged))
 	}
 	if err != nil {
 		x.logAsked(a, q, wasUnusable, x.reasonFor(failing, err)...)

@@ -96,7 +96,7 @@ func (x *exchange) logAsked(a *policy.Asker, q about, what string, more ...any) 
 	if !ok {
 		return
 	}
-	facts := append([]any{"server", q.server, "op", clip(q.method, 64), "caller", x.caller.ID}, x.whose()...)
+	facts := append([]any{"server", q.server, "op", x.word(q.method), "caller", x.caller.ID}, x.whose()...)
 	if !q.began.IsZero() && what != wasPut {
 		facts = append(facts, "dur", time.Since(q.began))
 	}
@@ -107,13 +107,22 @@ func (x *exchange) logAsked(a *policy.Asker, q about, what string, more ...any) 
 	log.Log(context.Background(), level, what, facts...)
 }
 
+// word is a server's or an agent's word as it may be logged.
+func (x *exchange) word(s string) string { return forLog(s, 64) }
+
+// forLog is the beginning of a text from outside, clean whatever policy.cleaning says.
+func forLog(s string, n int) string {
+	s, _ = (*policy.Cleaner)(nil).Text(clip(s, n))
+	return s
+}
+
 // whose tells which call of which session a line is about.
 func (x *exchange) whose() (facts []any) {
 	if x.sess != nil {
 		facts = append(facts, "session", x.sess.id[:min(len(x.sess.id), 8)])
 	}
 	if name := x.toolName(); name != "" {
-		facts = append(facts, "tool", x.cleanText(clip(name, maxLogged)))
+		facts = append(facts, "tool", forLog(name, maxLogged))
 	}
 	return facts
 }
@@ -135,7 +144,7 @@ func (x *exchange) reasonFor(why cause, err *wire.Error) []any {
 	if why == declined {
 		text = "the agent answered with an error"
 	}
-	facts := []any{"code", err.Code, "err", x.cleanText(clip(text, maxLogged))}
+	facts := []any{"code", err.Code, "err", forLog(text, maxLogged)}
 	if w := why.String(); w != "" {
 		facts = append(facts, "why", w)
 	}

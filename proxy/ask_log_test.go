@@ -171,3 +171,34 @@ func TestLogOfModernQuestions(t *testing.T) {
 		book.wantLine(t, "question answered", "by=agent", "tool=mcp_files_slow")
 	})
 }
+
+// What outsiders call things is logged without what a terminal would act upon: the
+// method of a question, of a request, the name of a tool and the texts of errors.
+func TestLinesAreClean(t *testing.T) {
+	const evil = "x/\u202ey\u009bz\u200b"
+	var book logbook
+	json := func(o *Options) {
+		o.Log = slog.New(slog.NewJSONHandler(&book, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		o.Cleaner = &policy.Cleaner{Off: true}
+	}
+	w := newWorld(t, anything, json)
+	x := &exchange{f: w.front, tool: evil}
+	x.msg.Method = evil
+	a := w.front.asker("files")
+	for _, what := range []string{wasPut, wasAnswered, wasRefused, wasNot, wasUnusable} {
+		x.logAsked(a, about{server: "files", method: evil}, what, x.reasonFor(failing, badParams(evil))...)
+	}
+	x.panicked("boom")
+	x.panickedOver("boom", &upstream.Question{Server: "files", Method: evil})
+	x.troubled(context.Background(), "files", &upstream.Error{Server: "files", Kind: upstream.Timeout})
+	x.judge(a, about{server: "files", method: "elicitation/create"}, nil, []byte(`{"action":"`+evil+`"}`), byAgent)
+	p := parked{x: *x, cancel: func() {}, timer: time.NewTimer(time.Hour)}
+	p.drop("late")
+	lines := book.b.String()
+	if strings.ContainsAny(lines, "\u202e\u009b\u200b") {
+		t.Errorf("logged:\n%s", lines)
+	}
+	if n := strings.Count(lines, "\n"); n != 11 {
+		t.Errorf("%d lines:\n%s", n, lines)
+	}
+}

@@ -57,7 +57,7 @@ func (d *desk) ask(ctx context.Context, q upstream.Question) (result []byte, err
 // panickedOver fails the one question that a fault of ours hit.
 func (x *exchange) panickedOver(p any, q *upstream.Question) *wire.Error {
 	x.f.counts.panics.Add(1)
-	x.f.opt.Log.Error("panic while answering a question", "server", q.Server, "op", clip(q.Method, 64),
+	x.f.opt.Log.Error("panic while answering a question", "server", q.Server, "op", x.word(q.Method),
 		"caller", x.caller.ID, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return &wire.Error{Code: wire.CodeInternal, Message: "internal error"}
 }

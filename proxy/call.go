@@ -119,7 +119,7 @@ func (x *exchange) troubled(ctx context.Context, server string, err error) (answ
 		return answer{}, &wire.Error{Code: wire.CodeInternal, Message: "the request was cancelled"}
 	}
 	t := troubleOf(err)
-	x.f.opt.Log.Info("call failed", "server", server, "op", x.msg.Method, "caller", x.caller.ID, "err", err)
+	x.f.opt.Log.Info("call failed", "server", server, "op", x.word(x.msg.Method), "caller", x.caller.ID, "err", err)
 	return x.trouble(server, t, err)
 }
 

@@ -94,7 +94,7 @@ func (x *exchange) answer(ctx context.Context) (r reply) {
 // panicked fails the one request that a fault of ours hit.
 func (x *exchange) panicked(p any) reply {
 	x.f.counts.panics.Add(1)
-	x.f.opt.Log.Error("panic while serving a request", "op", clip(x.msg.Method, 64),
+	x.f.opt.Log.Error("panic while serving a request", "op", x.word(x.msg.Method),
 		"caller", x.caller.ID, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return failed(x.msg.ID, &wire.Error{Code: wire.CodeInternal, Message: "internal error"}, x.modern)
 }

@@ -194,7 +194,7 @@ func paused(requests []byte, state string) outcome {
 
 // drop gives the call up while nobody waits.
 func (p *parked) drop(why string) {
-	p.x.f.opt.Log.Info("parked call given up", "op", p.x.msg.Method, "caller", p.x.caller.ID, "err", why)
+	p.x.f.opt.Log.Info("parked call given up", "op", p.x.word(p.x.msg.Method), "caller", p.x.caller.ID, "err", why)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.timer.Stop()

@@ -30,13 +30,16 @@ type pipe struct {
 	room  *semaphore.Weighted // for the bytes of those lines
 	calls sync.WaitGroup      // requests in flight and the teller of news
 	slots chan struct{}       // holds a token per request in flight
-	sess  *session            // of the legacy handshake; only read uses it
+
+	taking  sync.Mutex // held while a line is begun
+	stopped bool       // no more are
+	sess    *session   // of the legacy handshake
 }
 
 // ServeStdio serves the default profile to the agent behind in and out, in both
-// eras, until in ends or ctx does. Requests in flight at the end of in are still
-// answered. When ctx ends first, in is closed if it can be, which must end a
-// pending Read.
+// eras, until in ends, the front drains or ctx ends. Requests in flight are still
+// answered in the first two cases. In the last two, in is closed if it can be; a
+// Read that this does not end is left behind.
 func (f *Front) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	view, ok := f.opt.Views.View("default", "")
 	if !ok {
@@ -47,21 +50,44 @@ func (f *Front) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 		slots: make(chan struct{}, maxParallel)}
 	written := make(chan error, 1)
 	go p.write(written)
-	stop := context.AfterFunc(ctx, func() { closeReader(in) })
-	defer stop()
-	err := p.read(ctx, in)
-	if p.sess != nil {
-		p.sess.asked.end() // no answer can come any more
-	}
+	err := p.readUntil(ctx, in)
 	p.calls.Wait()
 	close(p.queue)
 	if p.sess != nil {
 		f.ended(p.sess)
 	}
-	if ctx.Err() != nil {
+	select {
+	case werr := <-written:
+		if ctx.Err() != nil {
+			return nil
+		}
+		return errors.Join(err, werr)
+	case <-ctx.Done():
 		return awaitWriter(written)
 	}
-	return errors.Join(err, <-written)
+}
+
+// readUntil reads until there is a reason to stop. Then nothing is begun any more,
+// and what is told besides answers is over.
+func (p *pipe) readUntil(ctx context.Context, in io.Reader) (err error) {
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	over := make(chan error, 1)
+	go p.read(ctx, reading, in, over)
+	select {
+	case err = <-over:
+	case <-p.f.closing:
+		closeReader(in)
+	case <-ctx.Done():
+		closeReader(in)
+	}
+	p.taking.Lock()
+	defer p.taking.Unlock()
+	p.stopped = true
+	if p.sess != nil {
+		p.sess.asked.end() // no answer can come any more
+	}
+	return err
 }
 
 func closeReader(in io.Reader) {
@@ -136,28 +162,35 @@ func (p *pipe) offer(line []byte) bool {
 	}
 }
 
-// read takes messages line by line until in ends.
-func (p *pipe) read(ctx context.Context, in io.Reader) error {
-	reading, cancel := context.WithCancel(ctx)
-	defer cancel()
+// read takes messages line by line until in ends, or none is begun any more.
+func (p *pipe) read(ctx, reading context.Context, in io.Reader, over chan<- error) {
 	r := bufio.NewReaderSize(in, smallBody)
 	for {
 		line, err := readLine(r, p.f.opt.Limits.request())
-		switch {
-		case errors.Is(err, errTooLong):
-			p.send(ctx, failed(nil, invalid(err.Error()), false))
-		case err != nil && err != io.EOF:
-			if ctx.Err() != nil {
-				return nil
-			}
-			return fmt.Errorf("stdin: %w", err)
-		default:
-			p.line(ctx, reading, line)
+		if fatal := err != nil && err != io.EOF && !errors.Is(err, errTooLong); fatal {
+			over <- fmt.Errorf("stdin: %w", err)
+			return
 		}
-		if err == io.EOF {
-			return nil
+		if !p.take(ctx, reading, line, err) || err == io.EOF {
+			over <- nil
+			return
 		}
 	}
+}
+
+// take begins what a line says; false means that none is any more.
+func (p *pipe) take(ctx, reading context.Context, line []byte, err error) bool {
+	p.taking.Lock()
+	defer p.taking.Unlock()
+	switch {
+	case p.stopped:
+		return false
+	case errors.Is(err, errTooLong):
+		p.send(ctx, failed(nil, invalid(err.Error()), false))
+	default:
+		p.line(ctx, reading, line)
+	}
+	return true
 }
 
 // readLine returns the next line, which the caller may keep. One over the limit

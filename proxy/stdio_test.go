@@ -200,3 +200,35 @@ func TestStdioBoundsRequestsInFlight(t *testing.T) {
 	}
 	<-k.done
 }
+
+// When the front drains, requests in flight are answered like at the end of input,
+// and no more are begun, even where reading cannot be ended.
+func TestStdioDrains(t *testing.T) {
+	for _, closes := range []bool{true, false} {
+		w := newWorld(t)
+		running, release := w.blocked()
+		inR, inW := io.Pipe()
+		outR, outW := io.Pipe()
+		var in io.Reader = inR
+		if !closes {
+			in = struct{ io.Reader }{inR}
+		}
+		done := make(chan error, 1)
+		go func() {
+			done <- w.front.ServeStdio(t.Context(), in, outW)
+			outW.Close()
+		}()
+		fmt.Fprintf(inW, callSlow+"\n", 1)
+		<-running
+		w.front.Drain()
+		close(release)
+		got, err := io.ReadAll(outR)
+		if want := `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}` + "\n"; err != nil || string(got) != want {
+			t.Errorf("closes %t: got %q, %v", closes, got, err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		inW.Close()
+	}
+}

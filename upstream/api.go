@@ -226,6 +226,8 @@ type Status struct {
 	InFlight, Queued int
 	// Lazy is true for a server that starts with its first call.
 	Lazy bool
+	// CertificateUntil is when the client certificate in use ends; zero without one.
+	CertificateUntil time.Time
 }
 
 // Kind tells what went wrong between us and a server.

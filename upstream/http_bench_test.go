@@ -28,7 +28,8 @@ func benchServer(b *testing.B, size int, stream bool) *httptest.Server {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		buf := scratch.Get().(*[]byte)
 		defer scratch.Put(buf)
-		body, _ := appendAll((*buf)[:0], r.Body, 1<<20)
+		n, _ := io.ReadFull(r.Body, (*buf)[:min(int(r.ContentLength), cap(*buf))])
+		body := (*buf)[:n]
 		*buf = body[:0]
 		id, _ := wire.Get(body, "id")
 		m := rpc{ID: id}

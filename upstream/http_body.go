@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"sync"
@@ -40,36 +39,85 @@ func readBody(r io.Reader, length int64, limit int) ([]byte, error) {
 		return b, err
 	}
 	box := scratch.Get().(*[]byte)
-	b, err := appendAll((*box)[:0], r, limit)
-	if cap(b) > keptScratch || err != nil {
-		return b, err // too large to keep, so it need not be copied either
+	p := pieces{head: (*box)[:0]}
+	err := p.fill(r, limit)
+	defer p.free(box)
+	if err == errBodySize {
+		return nil, err
 	}
-	out := bytes.Clone(b)
-	keepScratch(box, b)
-	return out, nil
+	return p.join(), err
 }
 
-// appendAll reads to the end, but never more than one byte over the limit.
-func appendAll(b []byte, r io.Reader, limit int) ([]byte, error) {
+// pieces is a body of unknown length while it comes. What is over the limit has cost
+// no more than to read it, and no growing: that is what a server gets who floods us.
+type pieces struct {
+	head []byte   // up to keptScratch
+	more []*piece // behind a full head
+	n    int      // bytes in all
+}
+
+type piece [keptScratch]byte
+
+var piecePool = sync.Pool{New: func() any { return new(piece) }}
+
+// fill reads to the end, but never more than one byte over the limit.
+func (p *pieces) fill(r io.Reader, limit int) error {
 	for idle := 0; idle < maxIdleReads; {
-		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
-		}
-		n, err := r.Read(b[len(b):min(cap(b), limit+1)])
-		b = b[:len(b)+n]
+		room := p.room()
+		n, err := r.Read(room[:min(len(room), limit+1-p.n)])
+		p.took(n)
 		switch {
-		case len(b) > limit:
-			return b, errBodySize
+		case p.n > limit:
+			return errBodySize
 		case err == io.EOF:
-			return b, nil
+			return nil
 		case err != nil:
-			return b, err
+			return err
 		}
 		if idle++; n > 0 {
 			idle = 0
 		}
 	}
-	return b, io.ErrNoProgress
+	return io.ErrNoProgress
+}
+
+// room is where the next bytes go; it is not empty.
+func (p *pieces) room() []byte {
+	if len(p.head) < keptScratch {
+		if len(p.head) == cap(p.head) {
+			grown := make([]byte, len(p.head), min(max(2*cap(p.head), 4<<10), keptScratch))
+			copy(grown, p.head)
+			p.head = grown
+		}
+		return p.head[len(p.head):min(cap(p.head), keptScratch)]
+	}
+	at := (p.n - keptScratch) % keptScratch
+	if at == 0 && p.n == keptScratch*(1+len(p.more)) {
+		p.more = append(p.more, piecePool.Get().(*piece))
+	}
+	return p.more[len(p.more)-1][at:]
+}
+
+func (p *pieces) took(n int) {
+	p.n += n
+	if len(p.head) < keptScratch {
+		p.head = p.head[:len(p.head)+n]
+	}
+}
+
+func (p *pieces) join() []byte {
+	out := append(make([]byte, 0, p.n), p.head...)
+	for _, m := range p.more {
+		out = append(out, m[:min(len(m), p.n-len(out))]...)
+	}
+	return out
+}
+
+func (p *pieces) free(box *[]byte) {
+	keepScratch(box, p.head)
+	for _, m := range p.more {
+		piecePool.Put(m)
+	}
 }
 
 // discard ends a body that nobody wants.

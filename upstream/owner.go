@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcp-sidecar/mcp-sidecar/tls"
 )
 
 // Numbers of an owner's life.
@@ -30,6 +32,7 @@ type owner struct {
 	conn   atomic.Pointer[held]
 	key    atomic.Pointer[Key]
 	proven atomic.Bool
+	files  atomic.Pointer[tls.Source]          // of the connection; nil when the settings name none
 	turn   chan struct{}                       // of one, for serialize
 	lift   func()                              // ends what the child may reach; nil when nothing fences it
 	scrub  atomic.Pointer[func(string) string] // of the settings last resolved
@@ -132,6 +135,7 @@ func (o *owner) prepare() (*Resolved, error) {
 	if err := r.leave(o.srv.set.opt.Egress, o.toldOfTLS); err != nil {
 		return nil, err
 	}
+	o.files.Store(r.tls)
 	r.EraHint, r.Once = o.srv.firstWords()
 	r.Way = httpWay(o.srv.way.Load())
 	if o.route.mode == Asking {

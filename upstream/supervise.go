@@ -20,7 +20,6 @@ func (o *owner) run(ctx context.Context) error {
 		c, err := o.connect(ctx)
 		if err == nil {
 			b.connected()
-			o.srv.settle()
 			o.serve(ctx, c)
 			if o.proven.Swap(false) {
 				b.reset()
@@ -88,6 +87,7 @@ func (o *owner) serve(ctx context.Context, c *held) {
 	o.srv.change(func(st *Status) {
 		st.State, st.Err, st.RetryAt, st.Info, st.Attempts = Ready, nil, time.Time{}, *c.Info(), 0
 	})
+	o.srv.settle()
 	defer o.keepPulse(ctx, c)()
 	again, stop := every(o.srv.settings.RelistInterval)
 	defer stop()

@@ -89,11 +89,22 @@ func (r *running) asleep() string {
 	return fmt.Sprintf(" (%d lazy, not spawned yet)", n)
 }
 
+// soon is how long before its end a certificate is spoken of.
+const soon = 30 * 24 * time.Hour
+
+// ends says when the client certificate does, if that is soon.
+func ends(st *upstream.Status) string {
+	if st.CertificateUntil.IsZero() || time.Until(st.CertificateUntil) > soon {
+		return ""
+	}
+	return ", client certificate until " + st.CertificateUntil.UTC().Format(time.DateOnly)
+}
+
 func (a *app) describe(name string) string {
 	st, _ := a.set.Status(name)
 	switch st.State {
 	case upstream.Ready:
-		return fmt.Sprintf("%s, %s, MCP %s", st.State, a.share(name, st.Tools), st.Info.Version)
+		return fmt.Sprintf("%s, %s, MCP %s%s", st.State, a.share(name, st.Tools), st.Info.Version, ends(&st))
 	case upstream.Degraded:
 		return fmt.Sprintf("%s, %s, MCP %s: %v", st.State, a.share(name, st.Tools), st.Info.Version, st.Err)
 	case upstream.Lazy:

@@ -207,7 +207,7 @@ func compilePolicy(cfg *config.Config, p proxy.Profile, s *upstream.Settings) (s
 }
 
 func newLogger(w io.Writer, l config.Log) *slog.Logger {
-	opt := &slog.HandlerOptions{Level: l.SlogLevel()}
+	opt := &slog.HandlerOptions{Level: l.SlogLevel(), ReplaceAttr: legible}
 	if l.Format == "json" {
 		return slog.New(slog.NewJSONHandler(w, opt))
 	}

@@ -84,9 +84,10 @@ type running struct {
 	servers []*http.Server // for agents
 	ops     *http.Server   // nil without ops_listen
 	addrs   []string
-	opsAddr string     // of ops, if it is a TCP one
-	back    chan error // the servers, views and sessions ended
-	failed  chan error // a listener, or the agent on standard input, ended by itself
+	opsAddr string        // of ops, if it is a TCP one
+	back    chan error    // the servers, views and sessions ended
+	failed  chan error    // a listener, or the agent on standard input, ended by itself
+	agent   chan struct{} // closed when the agent on standard input is served; nil without one
 	loops   sync.WaitGroup
 }
 
@@ -122,9 +123,11 @@ func (p *program) serve(ctx context.Context, cfg *config.Config, s serveFlags) e
 	defer stopFront()
 	go func() { r.back <- a.run(backCtx) }()
 	r.loops.Go(func() { r.announce(frontCtx, tokenPath) })
+	agentCtx, stopAgent := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopAgent()
 	if s.stdio {
-		// Not among the loops: a read of standard input may not end before we do.
-		go func() { r.failed <- r.front.ServeStdio(frontCtx, p.stdin, p.stdout) }()
+		r.agent = make(chan struct{})
+		go r.serveAgent(agentCtx)
 	}
 	err = r.wait(ctx)
 	if ctx.Err() != nil {
@@ -245,6 +248,26 @@ func (r *running) start(s *http.Server, l net.Listener) {
 	r.loops.Go(func() { r.accept(s, l) })
 }
 
+// serveAgent serves the agent on standard input.
+func (r *running) serveAgent(ctx context.Context) {
+	defer close(r.agent)
+	r.failed <- r.front.ServeStdio(ctx, r.p.stdin, r.p.stdout)
+}
+
+// agentLeft waits until the agent on standard input has all its answers, or ctx
+// ends.
+func (r *running) agentLeft(ctx context.Context) error {
+	if r.agent == nil {
+		return nil
+	}
+	select {
+	case <-r.agent:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (r *running) accept(s *http.Server, l net.Listener) {
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		r.failed <- fmt.Errorf("listener %s: %w", l.Addr(), err)
@@ -295,6 +318,9 @@ func (r *running) wind(stopBack context.CancelFunc) error {
 			r.log.Warn("calls were still in flight at the end of the drain")
 		}
 	}
+	if r.agentLeft(ctx) != nil {
+		r.log.Warn("calls on standard input were still in flight at the end of the drain")
+	}
 	stopBack() // calls that are still there fail now, with an answer
 	var err error
 	select {
@@ -314,6 +340,7 @@ func (r *running) wind(stopBack context.CancelFunc) error {
 func (r *running) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+	_ = r.agentLeft(ctx) // the last answers are written
 	for _, s := range r.servers {
 		if s.Shutdown(ctx) != nil {
 			s.Close()

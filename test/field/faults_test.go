@@ -220,7 +220,7 @@ func outage(t *testing.T) {
 	lists(t, a, "mcp_u_a", "mcp_other_b")
 	g.down.Store(true)
 	for range 8 {
-		fails(t, a, "mcp_u_a", `server "u"`, "MCPS-UN")
+		fails(t, a, "mcp_u_a", `server "u"`, "(code MCPS-")
 		lists(t, a, "mcp_u_a", "mcp_other_b")
 		works(t, a, "mcp_other_b")
 	}

@@ -52,7 +52,7 @@ var fieldRows = []row{
 	// mcp-context-forge#4202, #4135, #4042
 	{ids: "R29", name: "error_without_structure", test: errorWithoutStructure},
 	// mcp-context-forge#6275, #6181
-	{ids: "R30", name: "trouble_is_a_result", test: troubleIsAResult, later: "an open breaker's answer: with breakers"},
+	{ids: "R30", name: "trouble_is_a_result", test: troubleIsAResult},
 	// mcp-context-forge#1258, gridctl#848, fastmcp#2502
 	{ids: "R31", name: "whole_definitions", test: wholeDefinitions},
 	// XcodeMCPKit#210, Kuadrant#422, ggcode#2490, ruby-mcp-client#178
@@ -70,8 +70,8 @@ var fieldRows = []row{
 	{ids: "R42", later: "one server's change alone: with reload"},
 	// mcpproxy-go#712, moltis#1054
 	{ids: "R44", name: "secrets", test: secrets, later: "status page and metrics: with them"},
-	// anthropics/claude-code#23344, #34804, hermes-agent#112280; servers' own proxies: upstream.TestProxyFor
-	{ids: "R45", name: "proxy_variables_of_children", test: proxyVariables, later: "the whole NO_PROXY table: with egress"},
+	// anthropics/claude-code#23344, #34804, hermes-agent#112280; servers' own proxies: egress.TestNoProxy
+	{ids: "R45", name: "proxy_variables_of_children", test: proxyVariables},
 	{ids: "R47", later: "redaction of secrets in results: with policy"},
 	{ids: "R49", later: "the same server in two profiles: with profiles"},
 	// kube-agents#724
@@ -92,7 +92,7 @@ var wishedRows = []row{
 	{ids: "W4", later: "with pins"},
 	{ids: "W5", later: "with Kubernetes"},
 	{ids: "W6", later: withOAuth},
-	{ids: "W7", by: "TestHermes/57129", later: "lists that outlive the sidecar: with lazy start"},
+	{ids: "W7", by: "upstream.TestLazy"},
 	{ids: "W8", name: "questions_are_cleaned", test: cleanQuestions},
 	{ids: "W9", later: "arguments that are set for the agent: with policy"},
 	{ids: "W10", later: "commands that explain why a tool is missing: with the catalog's commands"},

@@ -17,11 +17,8 @@ const hermesNumbers = "57129 38488 19559 103746 50482 50394 47216 43984 19179 37
 
 const (
 	withOAuth     = "with OAuth"
-	withKeepalive = "with keepalive"
-	withBreakers  = "with breakers"
 	withReload    = "with reload"
 	withMessaging = "with `mcp serve`"
-	withSSE       = "with HTTP+SSE servers"
 )
 
 var hermesRows = []row{
@@ -30,15 +27,15 @@ var hermesRows = []row{
 	{ids: "103746", name: "one_owner_per_connection", test: oneSession},
 	{ids: "50482 50394", name: "broken_server_is_not_respawned_per_agent", test: cooldown},
 	{ids: "47216", name: "one_shot_client_sees_all", test: oneShotClient},
-	{ids: "43984", name: "faults_stay_with_their_server", test: strangersHurtNobody, later: "a new handshake closes the breaker: with breakers"},
+	{ids: "43984", name: "faults_stay_with_their_server", test: strangersHurtNobody},
 	{ids: "19179 113359", name: "startup_failure_is_said", test: strangersAreNamed},
 	{ids: "37768 50395", name: "one_code_path", test: sharedPath},
 	{ids: "88661", by: "TestField/R30"},
 	{ids: "13383 27052", name: "lost_session_is_opened_again", test: lostSessions},
 	{ids: "17662 24508 43678", name: "dropped_stream", test: droppedStream},
-	{ids: "97245", later: withKeepalive},
+	{ids: "97245", by: "upstream.TestKeepalive"},
 	{ids: "32744", name: "server_never_tells", test: neverTells},
-	{ids: "101007 111565", name: "lists_live", test: lifetimeOfLists, later: "the stored schema: with lazy start"},
+	{ids: "101007 111565", name: "lists_live", test: lifetimeOfLists},
 	{ids: "1036", later: withReload},
 	{ids: "57228 57355 60385", name: "old_child_is_gone_before_the_next", test: respawns},
 	{ids: "11202 29363 47510 80204 81880", by: "test/field.TestSIGKILL"},
@@ -47,10 +44,10 @@ var hermesRows = []row{
 	{ids: "87112", name: "native_wins", test: nativeWins},
 	{ids: "30563", name: "reserved_names", test: reservedServerNames},
 	{ids: "40232", later: "with schema profiles"},
-	{ids: "111794 112280", by: "upstream.TestProxyFor", later: "CIDR in NO_PROXY: with egress"},
+	{ids: "111794 112280", by: "egress.TestNoProxy"},
 	{ids: "106984", by: "TestField/R45"},
 	{ids: "57958 59316 55203", by: "TestField/R6"},
-	{ids: "95187 53676 104343 66092", later: withSSE},
+	{ids: "95187 53676 104343 66092", by: "upstream.TestSSEFallback"},
 	{ids: "30369", name: "literal_PATH", test: literalPath},
 	{ids: "34186 1291", name: "command_on_its_own_PATH", test: ownPath},
 	{ids: "44548 7832", name: "dot_env", test: dotEnv},
@@ -66,15 +63,15 @@ var hermesRows = []row{
 	{ids: "81151", name: "untrusted", test: untrusted, later: "approval of a call: with approvals"},
 
 	{ids: "79519", name: "arguments_as_a_string", test: stringArguments},
-	{ids: "62212", by: "upstream.TestBackoffIsBounded", later: "flapping of the probe: with keepalive"},
+	{ids: "62212", by: "upstream.TestBudgetNeedsProof"},
 	{ids: "9930", by: "TestField/R33"},
-	{ids: "16788 10447 11113", later: withBreakers},
+	{ids: "16788 10447 11113", by: "upstream.TestBreakerOverHTTP"},
 	{ids: "18051", by: "TestHermes/87112"},
 	{ids: "81995 96452 48069", name: "death_in_a_call", test: deathMidCall},
 	{ids: "58862", by: "TestField/R10"},
 	{ids: "62771", by: "TestHermes/47216"},
 	{ids: "47134", by: "upstream.TestSafeGroup"},
-	{ids: "45620", later: "screening what a catalog installs: with the catalog"},
+	{ids: "45620", by: "upstream.TestScreen", later: "screening what a catalog installs: with the catalog"},
 	{ids: "37792", name: "placeholders_stay", test: placeholders},
 	{ids: "36767 57836 35927 44588 34260 22161 5344 113771 116233 117510 111135 132730", later: withOAuth},
 	{ids: "12865", name: "filters_as_written", test: filterSpellings},

@@ -20,7 +20,7 @@ func nullSchemas(t *testing.T) {
 		`{"name":"properties","inputSchema":{"type":"object","properties":null}}`,
 		`{"name":"schema","inputSchema":null}`,
 	}}
-	s := serve(t, at("u", u.Start(t)), at("other", (&mcptest.Upstream{Tools: []string{tool("a")}}).Start(t)))
+	s := serveWith(t, "log: {level: debug}\n", at("u", u.Start(t)), at("other", (&mcptest.Upstream{Tools: []string{tool("a")}}).Start(t)))
 	eachEra(t, s.URL, func(t *testing.T, a *mcptest.Agent) {
 		lists(t, a, "mcp_u_good", "mcp_u_required", "mcp_u_properties", "mcp_u_schema", "mcp_other_a")
 		for name, def := range tools(t, a) {

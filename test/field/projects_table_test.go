@@ -71,13 +71,13 @@ var projectRows = []row{
 	{ids: "mcpproxy-go#86", later: "there is no user interface"},
 	{ids: "mcpproxy-go#46 mcpproxy-go#48", by: "TestHermes/34186"},
 
-	{ids: "toolhive#2986", later: withSSE},
+	{ids: "toolhive#2986", by: "upstream.TestSSEFallback"},
 	{ids: "toolhive#5387", name: "identity_is_of_the_request", test: otherCaller},
 	{ids: "toolhive#5504 MCPJungle#252", by: "TestField/R11"},
 	{ids: "toolhive#6130", name: "log_levels", test: logLevels},
 
 	{ids: "Kuadrant#1382 envoy#1924 mcp-remote#136", by: "TestField/R6"},
-	{ids: "Kuadrant#1419", later: withKeepalive},
+	{ids: "Kuadrant#1419", by: "upstream.TestKeepalive"},
 	{ids: "Kuadrant#630 supergateway#148", by: "proxy.TestSessionLimit"},
 	{ids: "Kuadrant#281", by: "upstream.TestHTTPStaleConnection"},
 	{ids: "Kuadrant#422", name: "cancelled_while_asked", test: askedAndCancelled},
@@ -101,13 +101,13 @@ var projectRows = []row{
 	{ids: "TBXark#46", by: "TestField/R19"},
 	{ids: "TBXark#53", by: "TestHermes/12865"},
 	{ids: "TBXark#37", by: "config.TestPending"},
-	{ids: "mcp-remote#124", by: "upstream.TestProxyFor"},
+	{ids: "mcp-remote#124", by: "egress.TestNoProxy"},
 
-	{ids: "hermes#50170 hermes#30268 hermes#64073", later: withKeepalive},
+	{ids: "hermes#50170 hermes#30268 hermes#64073", by: "upstream.TestKeepalive"},
 	{ids: "hermes#19559", by: "TestHermes/19559"},
 	{ids: "hermes#91654 hermes#105396", later: "with profiles"},
 	{ids: "hermes#16764 hermes#115502", name: "burst_of_changes", test: burst},
 	{ids: "hermes#64587 hermes#67131 hermes#14927", name: "odd_schemas_stay", test: schemasStay},
 	{ids: "hermes#118572", by: "TestField/R9"},
-	{ids: "hermes#112280", later: "CIDR in NO_PROXY: with egress"},
+	{ids: "hermes#112280", by: "egress.TestNoProxy"},
 }

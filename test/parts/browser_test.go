@@ -25,6 +25,14 @@ type proc struct {
 	line        string
 }
 
+// needsProc skips what looks at processes.
+func needsProc(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skipf("needs Linux's list of processes: %v", err)
+	}
+}
+
 // processes are all that run; zombies do not.
 func processes() (all []proc) {
 	names, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -90,6 +98,7 @@ func with(list []proc, word string) (some []proc) {
 // again by the next call. Nothing of a browser stays behind.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
+	needsProc(t)
 	browser := program(t, "chromium-headless-shell", "chromium", "chromium-headless-shell")
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "<title>A page</title><h1>for "+r.URL.Path+"</h1>")
@@ -106,7 +115,11 @@ func TestBrowser(t *testing.T) {
 		t.Errorf("%v: the tools of the idle server are not listed: %d", err, len(tools))
 	}
 	second := browses(t, s, a, page.URL)
-	syscall.Kill(s.PID, syscall.SIGTERM)
+	end := syscall.SIGTERM
+	if longRun() {
+		end = syscall.SIGKILL
+	}
+	syscall.Kill(s.PID, end)
 	waitFor(t, "the browser to end with the program", func() bool { return len(left(second)) == 0 })
 }
 

@@ -97,7 +97,7 @@ func start(t *testing.T, addr string, env []string, path string, args ...string)
 	s := &service{cmd: exec.Command(path, args...), done: make(chan struct{})}
 	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	s.cmd.SysProcAttr = attr()
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

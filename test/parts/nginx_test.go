@@ -179,8 +179,7 @@ func TestMutualTLS(t *testing.T) {
 			t.Errorf("the log has %q:\n%s", secret, s.Log())
 		}
 	}
-	for name, settings := range good {
-		_ = settings
+	for name := range good {
 		if g.origin.hosts(name) == nil {
 			t.Errorf("%s did not get through", name)
 		}
