@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/mcp-sidecar/mcp-sidecar/policy"
@@ -53,7 +54,7 @@ func (x *exchange) passOn(ctx context.Context, server string, r *upstream.Respon
 		if e := x.screen(ctx, one); ctx.Err() != nil {
 			return outcome{}, "", ctx.Err()
 		} else if e != nil {
-			return outcome{}, "", cannot(server, clip(one.q.Method, 64)+": "+e.Message)
+			return outcome{}, "", one.cannot(e)
 		}
 		if one.result == nil {
 			open++
@@ -80,6 +81,14 @@ type inquiry struct {
 	at     int    // where its parameters begin in requests
 	size   int    // and how long they are; zero when it has none
 	result []byte // the answer, if the agent is not asked
+}
+
+// cannot fails a call because of one question.
+func (in *inquiry) cannot(e *wire.Error) error {
+	if in.q.Method == "" {
+		return cannot(in.q.Server, "what it asks for under "+strconv.QuoteToASCII(clip(in.key, 64))+" is no question: it has no method")
+	}
+	return cannot(in.q.Server, clip(in.q.Method, 64)+": "+e.Message)
 }
 
 func readAsking(server string, r *upstream.Response) (a asking, err error) {

@@ -208,7 +208,7 @@ func TestModernQuestionsThatFail(t *testing.T) {
 		{"sampling not declared", `{"resultType":"input_required","inputRequests":{"a":{"method":"sampling/createMessage","params":` + sampleQuestion + `}}}`, `{"elicitation":{}}`, "did not declare sampling"},
 		{"mode not declared", `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://example.com"}}}}`, `{"elicitation":{}}`, "did not declare elicitation by URL"},
 		{"unknown method", `{"resultType":"input_required","inputRequests":{"a":{"method":"x/y"}}}`, allOf, "MCPS-UNSUPPORTED"},
-		{"no method", `{"resultType":"input_required","inputRequests":{"a":5}}`, allOf, "MCPS-UNSUPPORTED"},
+		{"no method", `{"resultType":"input_required","inputRequests":{"a":5}}`, allOf, "what it asks for under \\\"a\\\" is no question"},
 		{"nothing asked", `{"resultType":"input_required","inputRequests":{}}`, allOf, "MCPS-PROTOCOL"},
 		{"requests no object", `{"resultType":"input_required","inputRequests":[],"requestState":"x"}`, allOf, "MCPS-PROTOCOL"},
 		{"state no string", `{"resultType":"input_required","requestState":5}`, allOf, "MCPS-PROTOCOL"},

@@ -186,7 +186,7 @@ func (g *gathering) ask(ctx context.Context, in *inquiry) {
 	case in.q.Method == methodElicit && why != unable:
 		in.result = noElicitation(why)
 	default:
-		g.fail(cannot(in.q.Server, clip(in.q.Method, 64)+": "+err.Message))
+		g.fail(in.cannot(err))
 	}
 }
 

@@ -35,7 +35,7 @@ func (x *exchange) taskInputs(ctx context.Context, t task, r *upstream.Response)
 		}
 		answer, werr := x.taskInput(ctx, t, one)
 		if werr != nil {
-			refusal = cannot(t.server, clip(one.q.Method, 64)+": "+werr.Message)
+			refusal = one.cannot(werr)
 		}
 		if answer != nil {
 			ours = appendMember(ours, one.key, answer)

@@ -43,22 +43,24 @@ func (s *server) admit(ctx context.Context, o *owner, c *Call) (visit, error) {
 
 // judges reports whether the breaker is about an owner's connection. Processes that
 // agents have apart are not the server that the others meet: who ends his own ends
-// nobody else's.
-func (s *server) judges(o *owner) bool { return o == s.plain || !s.settings.local() }
+// nobody else's. Without a connection the supervisor has the say: a call wakes it.
+func (s *server) judges(o *owner) bool {
+	return (o == s.plain || !s.settings.local()) && o.current() != nil
+}
 
 // answered is called when the server said something about the call.
 func (v *visit) answered() { v.pass.report(nil) }
 
-// end lets the call out, and the breaker know how it ended. Whether there is a
-// connection at all is the supervisor's to say, not the breaker's.
-func (v *visit) end(o *owner, sent bool, err error) {
+// end lets the call out, and the breaker know how it ended, if that counts. Whether
+// there is a connection at all is the supervisor's to say, not the breaker's.
+func (v *visit) end(o *owner, counts bool, err error) {
 	v.leave()
 	s := v.s
 	s.rests(err)
 	switch {
 	case v.pass == nil:
 		return
-	case !sent:
+	case !counts:
 		v.pass.report(errNeither)
 		return
 	}

@@ -359,30 +359,99 @@ func TestRequestBytes(t *testing.T) {
 	})
 }
 
-// Answers take room as they come, and give it back; one that finds none in time ends.
+// Large answers take room for all that they may be, at once, and give it back: the
+// others wait, however long, and none keeps another from its end.
 func TestAnswerRoom(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := newByteBudget("a", &Settings{MaxInFlightBytes: 1 << 20, MaxMessageBytes: 1 << 20, QueueWait: time.Second})
-		read := func(n int) (*roomReader, int, error) {
-			r := &roomReader{r: strings.NewReader(strings.Repeat("x", n)), ctx: t.Context(), b: b, most: 1 << 20}
-			got, err := io.Copy(io.Discard, struct{ io.Reader }{r})
-			return r, int(got), err
+		b := newByteBudget("a", &Settings{MaxInFlightBytes: 2 << 20, MaxMessageBytes: 1 << 20})
+		reader := func(ctx context.Context, n int) *roomReader {
+			return &roomReader{r: strings.NewReader(strings.Repeat("x", n)), ctx: ctx, b: b, most: 1 << 20}
 		}
-		tiny, n, err := read(small)
-		if n != small || err != nil || tiny.held != 0 {
-			t.Errorf("%d bytes, %v, %d held", n, err, tiny.held)
+		read := func(r *roomReader) (int64, error) { return io.Copy(io.Discard, struct{ io.Reader }{r}) }
+		little := reader(t.Context(), roomFree)
+		if n, err := read(little); n != roomFree || err != nil || little.held != 0 {
+			t.Errorf("%d bytes, %v, %d held", n, err, little.held)
 		}
-		half, n, err := read(300 << 10)
-		if n != 300<<10 || err != nil || half.held != 512<<10 {
-			t.Errorf("%d bytes, %v, %d held", n, err, half.held)
+		var ended atomic.Int64
+		var wg sync.WaitGroup
+		for range 40 {
+			wg.Go(func() {
+				r := reader(t.Context(), 900<<10)
+				defer r.release()
+				if n, err := read(r); n != 900<<10 || err != nil {
+					t.Errorf("%d bytes, %v", n, err)
+				}
+				time.Sleep(time.Minute)
+				ended.Add(1)
+			})
 		}
-		over, n, err := read(700 << 10)
-		if n >= 700<<10 || !errors.Is(err, errNoRoom) {
-			t.Errorf("%d bytes, %v, want no room", n, err)
+		time.Sleep(90 * time.Second)
+		if n := ended.Load(); n != 2 {
+			t.Errorf("%d at once, want 2", n)
 		}
-		half.release()
-		if over.release(); !b.sem.TryAcquire(1 << 20) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := read(reader(ctx, 900<<10)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v: who waits no more gets no room", err)
+		}
+		wg.Wait()
+		if !b.sem.TryAcquire(2 << 20) {
 			t.Error("room is missing at the end")
 		}
 	})
+}
+
+// However many calls were on a connection when it ended, it ended once: calls that
+// come then wake the server, and wait for it.
+func TestOneEndCountsOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a := &script{}
+		a.answer = func(s *script, m *wire.Message) (string, string) {
+			if m.Method == "tools/call" && s.starts.Load() == 1 {
+				return "", "never"
+			}
+			return "", ""
+		}
+		w := newSetWorld(t, map[string]*script{"a": a}, Options{}, nil)
+		defer w.stop()
+		synctest.Wait()
+		results := make(chan error, 5)
+		for range 5 {
+			go func() { _, err := w.call("a"); results <- err }()
+		}
+		synctest.Wait()
+		a.close()
+		for range 5 {
+			if err := <-results; KindOf(err) != Uncertain {
+				t.Errorf("got %v, want Uncertain", err)
+			}
+		}
+		if _, err := w.call("a"); err != nil {
+			t.Errorf("the next call: %v", err)
+		}
+		if st, _ := w.Status("a"); st.Breaker != "closed" || a.starts.Load() != 2 {
+			t.Errorf("breaker %s after %d starts", st.Breaker, a.starts.Load())
+		}
+	})
+}
+
+// A connection takes calls, or it is retired: there is nothing between.
+func TestHeldRetire(t *testing.T) {
+	h := newHeld(nil, "", nil)
+	if !h.begin() || h.retire(false) || h.retired() || h.calls() != 1 {
+		t.Fatal("it was retired under a call")
+	}
+	h.end()
+	if !h.retire(false) || h.begin() || h.calls() != 0 {
+		t.Error("a retired one takes calls")
+	}
+	h = newHeld(nil, "", nil)
+	h.begin()
+	if !h.retire(true) || h.begin() || h.calls() != 1 {
+		t.Error("an urgent end does not wait for a call")
+	}
+	h.end()
+	if h.calls() != 0 || !h.retired() {
+		t.Error("calls are left")
+	}
 }

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -59,36 +58,32 @@ func (b *byteBudget) give(n int64) {
 	}
 }
 
-// errNoRoom is why the rest of an answer is not read.
-var errNoRoom = errors.New("no room for the answer came free in time")
+// roomFree is what an answer takes without being counted: that many of as many calls
+// as there may be are little.
+const roomFree = 256 << 10
 
-// A roomReader takes room as bytes come, twice as much each time, up to what one
-// message can have. The server waits meanwhile.
+// A roomReader takes room for a whole message once an answer turns out to be large.
+// It takes that at once, so that those which have room come to their end, however
+// many wait for it; the server waits meanwhile, as long as the call may last.
 type roomReader struct {
-	r         io.Reader
-	ctx       context.Context // of the one call that reads
-	b         *byteBudget
-	got, held int64
-	most      int64
+	r    io.Reader
+	ctx  context.Context // of the one call that reads
+	b    *byteBudget
+	got  int64
+	held int64
+	most int64 // what one message can have
 }
 
 func (r *roomReader) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
 	r.got += int64(n)
-	if r.got <= max(r.held, small) || r.held >= r.most {
+	if r.got <= roomFree || r.held > 0 {
 		return n, err
 	}
-	want := r.most
-	for size := int64(4 * small); size < r.most; size *= 2 {
-		if size >= r.got {
-			want = size
-			break
-		}
+	if gone := r.b.sem.Acquire(r.ctx, r.most); gone != nil {
+		return n, gone
 	}
-	if !r.b.acquire(r.ctx, want-r.held) {
-		return n, errNoRoom
-	}
-	r.held = want
+	r.held = r.most
 	return n, err
 }
 

@@ -87,10 +87,15 @@ func (c *Cache) load(s *server) *Listing {
 			best = got
 		}
 	}
-	if best == nil || best.TTL > 0 && time.Since(best.Written) >= best.TTL {
+	if best == nil || best.TTL > 0 && time.Since(best.Written) >= best.TTL || best.empty() {
 		return nil
 	}
 	return best.listing()
+}
+
+// empty lists have nothing by which a call could ever start the server.
+func (k *cached) empty() bool {
+	return len(k.Tools)+len(k.Prompts)+len(k.Resources)+len(k.Templates) == 0
 }
 
 // readCached returns nil for what is no sound file of this version.
@@ -100,8 +105,8 @@ func readCached(path string) *cached {
 		return nil
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxCacheFile || info.Mode().Perm()&0o022 != 0 {
-		return nil // also one that others could have written
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxCacheFile || !ownFile(info) {
+		return nil
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxCacheFile+1))
 	if err != nil || len(b) > maxCacheFile {

@@ -12,16 +12,23 @@ type held struct {
 	conn
 	via string
 
-	calls atomic.Int64
-	last  atomic.Int64 // when a call ended last, in Unix nanoseconds
-	// retired connections take no more calls.
-	retired  atomic.Bool
+	state    atomic.Int64           // the calls on it, and whether it takes no more
+	last     atomic.Int64           // when a call ended last, in Unix nanoseconds
+	blamed   atomic.Bool            // its end was counted against the server
 	recycled atomic.Pointer[string] // the setting that ended it; nil while none did
 	dead     atomic.Pointer[error]  // why we gave it up; nil while we have not
 	born     time.Time
 	left     chan struct{} // closed by the pulse when another takes over
 	lift     func()        // ends what its child may reach; nil when nothing fences it
 }
+
+// retiredBit of state is set when the connection takes no more calls.
+const retiredBit = 1 << 40
+
+// calls are those on it now.
+func (h *held) calls() int64 { return h.state.Load() &^ retiredBit }
+
+func (h *held) retired() bool { return h.state.Load()&retiredBit != 0 }
 
 func newHeld(c conn, via string, lift func()) *held {
 	return &held{conn: c, via: via, born: time.Now(), left: make(chan struct{}), lift: lift}
@@ -41,7 +48,7 @@ func (h *held) finish(ctx context.Context, longest time.Duration) {
 	}
 	t := time.NewTicker(50 * time.Millisecond)
 	defer t.Stop()
-	for end := time.Now().Add(longest); h.calls.Load() > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(longest); h.calls() > 0 && time.Now().Before(end); {
 		select {
 		case <-t.C:
 		case <-h.Done():
@@ -54,29 +61,35 @@ func (h *held) finish(ctx context.Context, longest time.Duration) {
 
 // begin counts a call in; false when it has to go elsewhere.
 func (h *held) begin() bool {
-	h.calls.Add(1)
-	if h.retired.Load() {
-		h.calls.Add(-1)
-		return false
+	for {
+		n := h.state.Load()
+		if n&retiredBit != 0 {
+			return false
+		}
+		if h.state.CompareAndSwap(n, n+1) {
+			return true
+		}
 	}
-	return true
 }
 
 func (h *held) end() {
 	h.last.Store(time.Now().UnixNano())
-	h.calls.Add(-1)
+	h.state.Add(-1)
 }
 
 // retire keeps new calls away if none is on it, or if that cannot wait any longer:
 // then those that are go on. It reports whether it did.
 func (h *held) retire(urgent bool) bool {
-	h.retired.Store(true)
-	if h.calls.Load() == 0 || urgent {
+	if urgent {
+		h.state.Or(retiredBit)
 		return true
 	}
-	h.retired.Store(false)
-	return false
+	return h.state.CompareAndSwap(0, retiredBit)
 }
+
+// counts reports whether a call that failed speaks of the server anew: all that were
+// on a connection when it ended tell of one end.
+func (h *held) counts() bool { return !over(h.Done()) || !h.blamed.Swap(true) }
 
 // lost is why the connection is no more.
 func (h *held) lost() error {

@@ -286,7 +286,7 @@ func TestHTTPKeepIdle(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 7, 28, 12, 0, 0, 0, time.UTC)
 	for in, want := range map[string]time.Duration{
-		"7": 7 * time.Second, " 0 ": 0, "-1": 0, "x": 0, "": 0, "9999999": time.Hour,
+		"7": 7 * time.Second, " 0 ": 0, "-1": 0, "x": 0, "": 0, "9999999": time.Hour, "999999999999999999999999": time.Hour,
 		"Tue, 28 Jul 2026 12:00:30 GMT": 30 * time.Second, "Tue, 28 Jul 2020 12:00:30 GMT": 0,
 	} {
 		if got := retryAfter(in, now); got != want {

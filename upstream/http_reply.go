@@ -53,7 +53,7 @@ func (x *exchange) reply(ctx context.Context, resp *http.Response) (Response, er
 	if resp.StatusCode != http.StatusOK {
 		return x.refused(resp, body, length)
 	}
-	body = x.within(ctx, body)
+	body = x.within(ctx, body, length)
 	switch mediaType(resp.Header) {
 	case "application/json":
 		return x.whole(body, length)
@@ -64,12 +64,15 @@ func (x *exchange) reply(ctx context.Context, resp *http.Response) (Response, er
 }
 
 // within has the reply take room among those of other calls.
-func (x *exchange) within(ctx context.Context, body io.Reader) io.Reader {
+func (x *exchange) within(ctx context.Context, body io.Reader, length int64) io.Reader {
 	b := x.c.env.answers
-	if b == nil {
+	if b == nil || length >= 0 && length <= roomFree {
 		return body
 	}
 	x.room = &roomReader{r: body, ctx: ctx, b: b, most: min(int64(x.c.limit), b.most)}
+	if length > 0 {
+		x.room.most = min(x.room.most, length)
+	}
 	return x.room
 }
 
@@ -188,8 +191,6 @@ func (x *exchange) readError(err error) error {
 		return x.fail(Protocol, fmt.Errorf("the answer cannot be read: %w", x.c.netText(coding)))
 	case errors.Is(err, errBodySize), errors.Is(err, errEventSize):
 		return x.fail(TooLarge, fmt.Errorf("the answer is over max_message_bytes (%d)", x.c.limit))
-	case errors.Is(err, errNoRoom):
-		return x.fail(TooLarge, fmt.Errorf("%w (max_in_flight_bytes is %d)", errNoRoom, x.c.env.answers.most))
 	case errors.Is(err, errStreamSize):
 		return x.fail(TooLarge, fmt.Errorf("the answer's stream is over %d times max_message_bytes (%d)", streamFactor, x.c.limit))
 	}

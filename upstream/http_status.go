@@ -115,8 +115,12 @@ func kindOfStatus(status int) Kind {
 
 // retryAfter reads seconds or a date; zero when there is neither.
 func retryAfter(v string, now time.Time) time.Duration {
-	if n, err := strconv.ParseUint(strings.TrimSpace(v), 10, 31); err == nil {
+	n, err := strconv.ParseUint(strings.TrimSpace(v), 10, 31)
+	if err == nil {
 		return min(time.Duration(n)*time.Second, maxRetryAfter)
+	}
+	if errors.Is(err, strconv.ErrRange) {
+		return maxRetryAfter
 	}
 	at, err := http.ParseTime(v)
 	if err != nil {

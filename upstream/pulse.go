@@ -77,7 +77,7 @@ func (p *pulse) check(ctx context.Context) {
 	if p.o == p.o.srv.plain {
 		heard = max(heard, p.o.srv.heard.Load())
 	}
-	if p.c.calls.Load() > 0 || time.Since(time.Unix(0, heard)) < p.beat {
+	if p.c.calls() > 0 || time.Since(time.Unix(0, heard)) < p.beat {
 		return
 	}
 	err := p.o.alive(ctx, p.c, p.limit)

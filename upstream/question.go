@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strconv"
 	"sync"
 
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
@@ -92,6 +93,10 @@ func (q *openQuestions) start(call *Call, server string, m *wire.Message, reply 
 	if len(m.ID) > longestAskID {
 		return // an answer could not name it
 	}
+	if !namesQuestion(m.ID) {
+		reply(wire.AppendError(nil, []byte("null"), wire.CodeInvalidRequest, "the question's id is neither a string nor an integer", nil))
+		return
+	}
 	if code, why := unfitQuestion(m); why != "" {
 		reply(wire.AppendError(nil, m.ID, code, why, nil))
 		return
@@ -113,6 +118,19 @@ func (q *openQuestions) start(call *Call, server string, m *wire.Message, reply 
 	default:
 		cancel()
 	}
+}
+
+// namesQuestion reports whether an id is one that MCP allows: any other may come
+// back in another form, or stand for none.
+func namesQuestion(id []byte) bool {
+	switch wire.Kindof(id) {
+	case '"':
+		return true
+	case '0':
+		_, err := strconv.ParseInt(string(id), 10, 64)
+		return err == nil
+	}
+	return false
 }
 
 func unfitQuestion(m *wire.Message) (code int, why string) {

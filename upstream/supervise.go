@@ -98,7 +98,7 @@ func (o *owner) serve(ctx context.Context, c *held) {
 // on beside that one until they end.
 func (o *owner) finish(ctx context.Context, c *held) {
 	longest := max(o.srv.settings.callTimeout(nil), longestTask)
-	if c.calls.Load() > 0 && over(c.left) && o.srv.set.background(func(ctx context.Context) { c.finish(ctx, longest) }) {
+	if c.calls() > 0 && over(c.left) && o.srv.set.background(func(ctx context.Context) { c.finish(ctx, longest) }) {
 		return
 	}
 	c.finish(ctx, 0)

@@ -61,6 +61,12 @@ func startGate(t *testing.T) *gate {
 	conf := write(t, g.dir, "nginx.conf", fmt.Appendf(nil, nginxConf, g.dir, addr, g.origin.addr, reference.addr))
 	start(t, addr, nil, path, "-p", g.dir, "-e", filepath.Join(g.dir, "error.log"), "-c", conf)
 	g.base = "https://" + addr
+	t.Cleanup(func() {
+		if t.Failed() {
+			said, _ := os.ReadFile(filepath.Join(g.dir, "error.log"))
+			t.Logf("nginx said:\n%s\nthe reference server said:\n%s", said, reference.out.String())
+		}
+	})
 	return g
 }
 
