@@ -50,7 +50,12 @@ func (f *Front) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 		slots: make(chan struct{}, maxParallel)}
 	written := make(chan error, 1)
 	go p.write(written)
-	err := p.readUntil(ctx, in)
+	reading, quiet := context.WithCancel(ctx)
+	defer quiet()
+	err := p.readUntil(ctx, reading, in)
+	if !f.draining() {
+		quiet() // else each listen ends with a last word
+	}
 	p.calls.Wait()
 	close(p.queue)
 	if p.sess != nil {
@@ -67,11 +72,8 @@ func (f *Front) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 	}
 }
 
-// readUntil reads until there is a reason to stop. Then nothing is begun any more,
-// and what is told besides answers is over.
-func (p *pipe) readUntil(ctx context.Context, in io.Reader) (err error) {
-	reading, cancel := context.WithCancel(ctx)
-	defer cancel()
+// readUntil reads until there is a reason to stop. Then nothing is begun any more.
+func (p *pipe) readUntil(ctx, reading context.Context, in io.Reader) (err error) {
 	over := make(chan error, 1)
 	go p.read(ctx, reading, in, over)
 	select {
@@ -272,7 +274,8 @@ func (p *pipe) open(ctx, reading context.Context, x *exchange) {
 	go p.tell(reading, p.sess)
 }
 
-// tell tells a legacy agent of changed lists and what servers log until ctx ends.
+// tell tells a legacy agent of changed lists and what servers log until ctx ends or
+// the sidecar drains.
 func (p *pipe) tell(ctx context.Context, s *session) {
 	defer p.calls.Done()
 	for {
@@ -285,6 +288,8 @@ func (p *pipe) tell(ctx context.Context, s *session) {
 		case msg := <-s.mail.out:
 			p.send(ctx, reply{head: msg})
 			s.mail.done(msg)
+		case <-p.f.closing:
+			return
 		case <-ctx.Done():
 			return
 		}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -48,39 +49,46 @@ func (x *exchange) subscription(ctx context.Context) (*subscription, error) {
 		s.kinds[i] = want.kinds[i] && mayOffer(x.snapshot(), c)
 	}
 	s.watch()
-	s.ack = s.acknowledge(x.follow(ctx, s, want.uris))
+	told, full := x.follow(ctx, s, want.uris)
+	if full != nil && len(told) == 0 && s.kinds == [3]bool{} {
+		s.close()
+		return nil, full
+	}
+	s.ack = s.acknowledge(told)
 	return s, nil
 }
 
-// follow subscribes to what there is of uris, and returns that in their order.
-func (x *exchange) follow(ctx context.Context, s *subscription, uris []string) (out []string) {
+// follow subscribes to what there is of uris, and returns that in their order. full
+// says which limit kept something out.
+func (x *exchange) follow(ctx context.Context, s *subscription, uris []string) (out []string, full *wire.Error) {
 	if x.f.opt.Subscriber == nil || len(uris) == 0 {
-		return nil
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTime)
 	defer cancel()
 	routes := x.owners(ctx, uris)
-	told := make([]bool, len(routes))
+	failed := make([]error, len(routes))
 	var g errgroup.Group
 	g.SetLimit(openAtOnce)
 	for i, r := range routes {
-		g.Go(func() error { told[i] = x.followed(ctx, s, r); return nil })
+		g.Go(func() error { failed[i] = x.followed(ctx, s, r); return nil })
 	}
 	g.Wait()
 	for i, r := range routes {
-		if told[i] {
+		if failed[i] == nil {
 			out = append(out, r.Exposed)
 		}
+		errors.As(failed[i], &full)
 	}
-	return out
+	return out, full
 }
 
-func (x *exchange) followed(ctx context.Context, s *subscription, r aggregate.Route) bool {
+func (x *exchange) followed(ctx context.Context, s *subscription, r aggregate.Route) error {
 	err := x.f.follow(ctx, &s.watcher, resource{r.Server, r.Inner})
 	if err != nil {
 		x.f.opt.Log.Info("resource not subscribed to", "server", r.Server, "caller", x.caller.ID, "err", err)
 	}
-	return err == nil
+	return err
 }
 
 // acknowledge makes the message that says what of the wish is granted.

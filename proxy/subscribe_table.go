@@ -25,7 +25,8 @@ type resource struct{ server, uri string }
 type subscribers struct {
 	mu      sync.RWMutex
 	m       map[resource]map[*watcher]struct{}
-	listens map[string]int // by caller
+	crowds  map[string]*crowd // by server
+	listens map[string]int    // by caller
 	all     int
 }
 
@@ -110,6 +111,7 @@ func (s *subscribers) drop(w *watcher, r resource) {
 	if len(s.m[r]) == 0 {
 		delete(s.m, r)
 	}
+	s.vacate(w, r)
 }
 
 // leave ends w and returns what it was told of.
@@ -159,11 +161,16 @@ func (f *Front) follow(ctx context.Context, w *watcher, r resource) error {
 	case f.subs.full(w):
 		return errSubscriptions
 	}
+	if err := f.subs.reserve(w, r); err != nil {
+		return err
+	}
 	if err := f.opt.Subscriber.Subscribe(ctx, r.server, r.uri); err != nil {
+		f.subs.release(w, r)
 		return err
 	}
 	added, err := f.subs.add(w, r)
 	if !added {
+		f.subs.release(w, r)
 		f.opt.Subscriber.Unsubscribe(r.server, r.uri)
 	}
 	return err

@@ -74,7 +74,7 @@ func (w *world) nobody(sub *fakeSubscriber) {
 		s := &w.front.subs
 		s.mu.RLock()
 		defer s.mu.RUnlock()
-		return sub.empty() && len(s.m) == 0 && s.all == 0 && len(s.listens) == 0
+		return sub.empty() && len(s.m) == 0 && len(s.crowds) == 0 && s.all == 0 && len(s.listens) == 0
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -98,10 +99,11 @@ func start(t *testing.T, addr string, env []string, path string, args ...string)
 	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
 	s.cmd.SysProcAttr = attr()
-	if err := s.cmd.Start(); err != nil {
+	started := make(chan error)
+	go s.run(started)
+	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	go s.wait()
 	t.Cleanup(s.kill)
 	waitFor(t, fmt.Sprintf("%s to listen on %s", filepath.Base(path), addr), func() bool {
 		select {
@@ -118,9 +120,30 @@ func start(t *testing.T, addr string, env []string, path string, args ...string)
 	return s
 }
 
-func (s *service) wait() {
-	s.cmd.Wait()
-	close(s.done)
+// run keeps its thread, since with that the system would end the program, too.
+func (s *service) run(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := s.cmd.Start()
+	started <- err
+	if err == nil {
+		s.cmd.Wait()
+		close(s.done)
+	}
+}
+
+// given are the ports that tests have got, of which some may not be in use yet.
+var given sync.Map
+
+// newPort is a loopback port that no other test has got.
+func newPort(t *testing.T) int {
+	t.Helper()
+	for {
+		port := mcptest.FreePort(t)
+		if _, taken := given.LoadOrStore(port, true); !taken {
+			return port
+		}
+	}
 }
 
 // kill ends the program's group at once. It may be called again.

@@ -56,8 +56,8 @@ func startGate(t *testing.T) *gate {
 	g := &gate{ca: mcptest.NewCA(t, "gate"), origin: startOrigin(t, "127.0.0.1", nil), dir: t.TempDir()}
 	g.caFile = g.ca.File(t, g.dir)
 	g.ca.Issue(t, mcptest.Leaf{Hosts: []string{"127.0.0.1"}}).Files(t, g.dir)
-	addr := fmt.Sprintf("127.0.0.1:%d", mcptest.FreePort(t))
-	reference := startEverything(t, "streamableHttp", mcptest.FreePort(t))
+	addr := fmt.Sprintf("127.0.0.1:%d", newPort(t))
+	reference := startEverything(t, "streamableHttp", newPort(t))
 	conf := write(t, g.dir, "nginx.conf", fmt.Appendf(nil, nginxConf, g.dir, addr, g.origin.addr, reference.addr))
 	start(t, addr, nil, path, "-p", g.dir, "-e", filepath.Join(g.dir, "error.log"), "-c", conf)
 	g.base = "https://" + addr

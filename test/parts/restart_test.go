@@ -42,7 +42,7 @@ func TestRestartsHTTP(t *testing.T) {
 }
 
 func restartsHTTP(t *testing.T, settings string) {
-	b, addr := newBook(t), fmt.Sprintf("127.0.0.1:%d", mcptest.FreePort(t))
+	b, addr := newBook(t), fmt.Sprintf("127.0.0.1:%d", newPort(t))
 	up := b.serve(t, addr)
 	s := mcptest.StartSidecar(t, fmt.Sprintf("list_wait: 20s\nmcp_servers:\n  web: {url: \"http://%s\", supports_parallel_tool_calls: true, %s%s}\n", addr, soon, settings))
 	stop := make(chan struct{})

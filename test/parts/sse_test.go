@@ -69,7 +69,7 @@ func (p *party) says(t *testing.T, tool, arguments, want string, more ...string)
 // TypeScript SDK serves it; named as such, and found out.
 func TestOldTransport(t *testing.T) {
 	t.Parallel()
-	port := mcptest.FreePort(t)
+	port := newPort(t)
 	server := startEverything(t, "sse", port)
 	url := "http://" + server.addr + "/sse"
 	s := mcptest.StartSidecar(t, fmt.Sprintf(`list_wait: 30s
