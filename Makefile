@@ -8,13 +8,14 @@ BIN := bin/mcp-sidecar
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME ?= 30s
+ISOLATION ?= 10m
 # The packages that hold suites of their own; the rest is the fast suite.
 NPM_SUITES := servers clients conformance parts
 
 # The tests run this binary, so that they build it once.
 export MCP_SIDECAR_BIN := $(CURDIR)/$(BIN)
 
-.PHONY: help build deps test test-go test-long test-clients check fmt vet staticcheck vuln fuzz bench dev clean
+.PHONY: help build deps test test-go test-long test-clients check fmt vet staticcheck vuln fuzz bench bench-isolation dev clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -65,6 +66,9 @@ fuzz: ## fuzz every target for FUZZTIME (30s) each
 
 bench: build ## measure against a plain reverse proxy; prints the table of docs/BENCHMARKS.md
 	@test/bench/run.sh
+
+bench-isolation: build ## measure healthy servers' calls beside failing ones (ISOLATION=3m is shorter)
+	go test -count=1 -timeout 2h -v -run '^$$' -bench '^BenchmarkIsolation$$' -benchtime $(ISOLATION) ./test/faults
 
 dev: ## run the sidecar with the demo servers, without a token, debug log
 	go run ./cmd/mcp-sidecar serve --demo --insecure-no-auth -v

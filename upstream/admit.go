@@ -51,16 +51,16 @@ func (s *server) judges(o *owner) bool {
 // answered is called when the server said something about the call.
 func (v *visit) answered() { v.pass.report(nil) }
 
-// end lets the call out, and the breaker know how it ended, if that counts. Whether
-// there is a connection at all is the supervisor's to say, not the breaker's.
-func (v *visit) end(o *owner, counts bool, err error) {
+// end lets the call out, and the breaker know how it ended. Whether there is a
+// connection at all is the supervisor's to say, not the breaker's.
+func (v *visit) end(o *owner, sent bool, err error) {
 	v.leave()
 	s := v.s
 	s.rests(err)
 	switch {
 	case v.pass == nil:
 		return
-	case !counts:
+	case !sent:
 		v.pass.report(errNeither)
 		return
 	}
@@ -70,10 +70,23 @@ func (v *visit) end(o *owner, counts bool, err error) {
 		}
 		return
 	}
-	v.pass.report(verdict(err))
+	v.pass.report(v.anew(verdict(err)))
 	if err != nil || !s.breaker.closed() {
 		s.noteBreaker()
 	}
+}
+
+// anew lets one end of a connection, or one moment of trouble, count once, however
+// many calls were under way: those tell nothing new which began before it was told.
+func (v *visit) anew(err error) error {
+	if err == nil || err == errNeither {
+		return err
+	}
+	last := v.s.failed.Load()
+	if last > v.began.UnixNano() || !v.s.failed.CompareAndSwap(last, time.Now().UnixNano()) {
+		return errNeither
+	}
+	return err
 }
 
 func (v *visit) leave() {

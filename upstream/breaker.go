@@ -86,13 +86,14 @@ func (b *breaker) String() string {
 	return cb.State().String()
 }
 
-// ease closes the breaker because a probe was answered. It does not where one did
-// so shortly before and calls failed all the same.
+// ease closes the breaker because a probe was answered. Where calls were answered
+// too, by a failure, that proves little: then it does not if one did so shortly
+// before.
 func (b *breaker) ease() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	if !b.eased.IsZero() && now.Sub(b.eased) < b.set.Open {
+	if answered(b.last) && !b.eased.IsZero() && now.Sub(b.eased) < b.set.Open {
 		return false
 	}
 	b.eased = now
@@ -214,7 +215,7 @@ func (s *server) timedOut(p *pass, o *owner, began time.Time, err error) {
 	if q.err == nil {
 		err = errNeither
 	}
-	p.report(err)
+	p.report((&visit{s: s, began: began}).anew(err))
 	s.noteBreaker()
 }
 

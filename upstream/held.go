@@ -14,7 +14,6 @@ type held struct {
 
 	state    atomic.Int64           // the calls on it, and whether it takes no more
 	last     atomic.Int64           // when a call ended last, in Unix nanoseconds
-	blamed   atomic.Bool            // its end was counted against the server
 	recycled atomic.Pointer[string] // the setting that ended it; nil while none did
 	dead     atomic.Pointer[error]  // why we gave it up; nil while we have not
 	born     time.Time
@@ -86,10 +85,6 @@ func (h *held) retire(urgent bool) bool {
 	}
 	return h.state.CompareAndSwap(0, retiredBit)
 }
-
-// counts reports whether a call that failed speaks of the server anew: all that were
-// on a connection when it ended tell of one end.
-func (h *held) counts() bool { return !over(h.Done()) || !h.blamed.Swap(true) }
 
 // lost is why the connection is no more.
 func (h *held) lost() error {

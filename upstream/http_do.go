@@ -166,6 +166,10 @@ func (x *exchange) lost(ctx, rctx context.Context, limit time.Duration, err erro
 	case x.asks.excessive():
 		x.abandon("too many questions")
 		return x.fail(Protocol, errTooMany)
+	case rctx.Err() != nil && x.reached == 0 && x.c.route.Proxied():
+		return x.fail(Proxy, x.late(fmt.Sprintf("within %s", limit), nil))
+	case rctx.Err() != nil && x.reached == 0:
+		return x.fail(Unreachable, x.late(fmt.Sprintf("within %s", limit), nil))
 	case rctx.Err() != nil:
 		x.abandon("timeout")
 		return x.fail(Timeout, x.late(fmt.Sprintf("within %s", limit), nil))
@@ -204,7 +208,7 @@ func (e *lateError) Unwrap() error { return e.err }
 func (x *exchange) late(limit string, err error) error {
 	e := &lateError{unsent: x.reached == 0, limit: limit, err: err}
 	if x.c.route.Proxied() {
-		e.via = " through the proxy " + x.c.route.String()
+		e.via = " through proxy " + x.c.route.String()
 	}
 	return e
 }

@@ -232,5 +232,8 @@ func (x *exchange) describe(resp *http.Response, body []byte) *statusError {
 	if shown := x.c.text(string(body[:min(len(body), maxText)]), snippet); shown != "" {
 		text += ": " + strconv.Quote(shown)
 	}
+	if at := resp.Request; at != nil && at.URL.Scheme == "http" && x.c.route.Proxied() {
+		text += fmt.Sprintf(" through proxy %s, whose own answer it may be", x.c.route)
+	}
 	return &statusError{status: resp.StatusCode, text: text}
 }

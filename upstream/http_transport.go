@@ -43,6 +43,11 @@ func newTransport(r *Resolved, idle time.Duration, dials func() context.Context)
 	if r.tls != nil {
 		t.TLSClientConfig = r.tls.ConfigFor(r.URL.Hostname())
 	}
+	if r.route.Proxied() && r.URL.Scheme == "http" {
+		// There are proxies (tinyproxy) that end the connection after each answer
+		// without saying so: a request that meets the end may have run.
+		t.DisableKeepAlives = true
+	}
 	r.route.Apply(t, dialer(r, dials))
 	return t
 }

@@ -58,26 +58,25 @@ func (o *owner) acquire(ctx context.Context) (*held, error) {
 	return nil, &Error{Server: o.srv.name, Kind: Unreachable, Err: errors.New("the connection ended at once")}
 }
 
-// do sends a call, and once more where that is safe. counts says whether its failure
-// speaks of the server: there was a connection to send it over, and it is not the end
-// of one that another call told of.
-func (o *owner) do(ctx context.Context, c *Call) (r Response, counts bool, err error) {
+// do sends a call, and once more where that is safe. sent says whether there was a
+// connection to send it over.
+func (o *owner) do(ctx context.Context, c *Call) (r Response, sent bool, err error) {
 	for try := 0; ; try++ {
 		cn, err := o.acquire(ctx)
 		if err != nil {
-			return Response{}, counts, err
+			return Response{}, sent, err
 		}
 		if !cn.begin() {
 			try-- // it was retired just now; another is being made
 			if err := ctx.Err(); err != nil {
-				return Response{}, counts, err
+				return Response{}, sent, err
 			}
 			continue
 		}
+		sent = true
 		r, err = o.through(ctx, cn, c)
-		counts = err == nil || cn.counts()
 		if err == nil || try > 0 || !o.again(cn, c, err) {
-			return r, counts, err
+			return r, sent, err
 		}
 	}
 }

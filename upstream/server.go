@@ -46,6 +46,7 @@ type server struct {
 	breaker   *breaker
 	noise     atomic.Int64
 	heard     atomic.Int64 // when the server answered last, in Unix nanoseconds
+	failed    atomic.Int64 // when a call last found it unwell, in Unix nanoseconds
 	noPing    atomic.Bool  // it gives signs of life by lists only
 	restUntil atomic.Int64 // the server asked for a pause until then, in Unix nanoseconds
 	status    atomic.Pointer[Status]
@@ -185,7 +186,10 @@ func (s *server) logState(old, st *Status) {
 		}
 		log.Info("server ready", "version", st.Info.Version, "tools", tools, "prompts", prompts, "resources", resources)
 	case Failed, Parked, NeedsLogin:
-		log.Warn("server down", "state", st.State, "err", st.Err, "attempts", st.Attempts, "retry", time.Until(st.RetryAt).Round(100*time.Millisecond))
+		if !st.RetryAt.IsZero() {
+			log = log.With("attempts", st.Attempts, "retry", time.Until(st.RetryAt).Round(100*time.Millisecond))
+		}
+		log.Warn("server down", "state", st.State, "err", st.Err)
 	case Degraded:
 		log.Warn("server degraded", "err", st.Err)
 	default:

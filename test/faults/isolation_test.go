@@ -25,7 +25,7 @@ const (
 	// mayMove is how much the calls of healthy servers may be slower beside evil ones.
 	mayMove = 1.10
 	// enough is how many pairs of windows a verdict needs.
-	enough = 10
+	enough = 8
 )
 
 // rotation are the faults that show when they are called, three after three. Each
@@ -102,10 +102,10 @@ func (i *isolation) pair(b *testing.B) {
 	}
 	i.pairs = append(i.pairs, p)
 	b.Logf("%-20s p99 %8v -> %8v, without evil servers %8v -> %8v: %.2f", strings.Join(p.faults, " "),
-		brief10(p.calm.here), brief10(p.evil.here), brief10(p.calm.there), brief10(p.evil.there), p.moved())
+		rounded(p.calm.here), rounded(p.evil.here), rounded(p.calm.there), rounded(p.evil.there), p.moved())
 }
 
-func brief10(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
+func rounded(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 
 // moved is by which factor healthy servers became slower, that of the machine taken out.
 func (p *pair) moved() float64 {
