@@ -31,7 +31,7 @@ var troubles = map[upstream.Kind]trouble{
 	upstream.Config:       {"MCPS-CONFIG", "is not configured correctly", "Repeating the call will not help; the operator must fix the configuration.", ""},
 	upstream.Closed:       {"MCPS-CLOSED", "is shutting down", "Nothing more is served by this process; reconnect and check before repeating the call.", ""},
 	upstream.Open:         {"MCPS-OPEN", "is not called for a while", "Nothing was done; other servers are not affected.", ""},
-	upstream.Proxy:        {"MCPS-PROXY", "cannot be reached through the proxy", "Nothing was done by the server; the operator may have to mend the proxy settings.", ""},
+	upstream.Proxy:        {"MCPS-PROXY", "cannot be reached through the proxy", "The server has seen nothing; the operator must look at the proxy and its settings.", ""},
 	upstream.RateLimited:  {"MCPS-RATE-LIMITED", "limits how often it can be called", "Nothing was done.", "Wait before the next call."},
 }
 

@@ -164,6 +164,9 @@ func (e *openError) Error() string {
 
 func (e *openError) Unwrap() error { return e.last }
 
+// easeSoon is what a call is told to wait where a probe may close the breaker.
+const easeSoon = 5 * time.Second
+
 func (b *breaker) refusal() *Error {
 	b.mu.Lock()
 	last := b.last
@@ -172,6 +175,9 @@ func (b *breaker) refusal() *Error {
 		last = e.Err
 	}
 	left := time.Until(time.Unix(0, b.tripped.Load()).Add(b.set.Open))
+	if !answered(last) {
+		left = min(left, easeSoon)
+	}
 	return &Error{Server: b.name, Kind: Open, Err: &openError{b.set.Failures, last}, RetryAfter: max(left, time.Second)}
 }
 

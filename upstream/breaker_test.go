@@ -40,11 +40,11 @@ func TestBreaker(t *testing.T) {
 		pass(unwell())
 		_, err := b.allow(nil)
 		var e *Error
-		if !errors.As(err, &e) || e.Kind != Open || e.RetryAfter != time.Minute || !strings.Contains(err.Error(), "503") {
-			t.Fatalf("got %v, want Open for a minute with the cause", err)
+		if !errors.As(err, &e) || e.Kind != Open || e.RetryAfter != easeSoon || !strings.Contains(err.Error(), "503") {
+			t.Fatalf("got %v, want Open with the cause", err)
 		}
 		time.Sleep(40 * time.Second)
-		if _, err := b.allow(nil); !errors.As(err, &e) || e.RetryAfter != 20*time.Second {
+		if _, err := b.allow(nil); !errors.As(err, &e) || e.RetryAfter != easeSoon {
 			t.Errorf("got %v after %v", err, e.RetryAfter)
 		}
 		time.Sleep(20*time.Second + 1)
