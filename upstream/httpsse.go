@@ -34,7 +34,6 @@ type sseLink struct {
 	second bool               // an endpoint was named; the reader's
 	open   atomic.Bool        // messages can be sent
 	unlink func() bool        // lets the stream outlive the handshake
-	ended  atomic.Bool        // by the server
 }
 
 // endpointNamed is what the stream said of where messages go.

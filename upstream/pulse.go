@@ -19,10 +19,7 @@ type pulse struct {
 	born time.Time
 
 	beat, limit time.Duration
-	// ease is when to ask next whether an open breaker can close; zero when it is
-	// closed, or when only a call can tell.
-	ease  time.Time
-	pause time.Duration
+	pause       time.Duration // before it is asked again whether an open breaker can close
 }
 
 // keepPulse runs a pulse; the function that it returns ends that.
