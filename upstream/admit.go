@@ -83,7 +83,7 @@ func (v *visit) anew(err error) error {
 		return err
 	}
 	last := v.s.failed.Load()
-	if last > v.began.UnixNano() || !v.s.failed.CompareAndSwap(last, time.Now().UnixNano()) {
+	if last >= v.began.UnixNano() || !v.s.failed.CompareAndSwap(last, time.Now().UnixNano()) {
 		return errNeither
 	}
 	return err

@@ -58,7 +58,7 @@ func restartsHTTP(t *testing.T, settings string) {
 	b.grown(t, 50)
 	close(stop)
 	clients.Wait()
-	b.balance(t, "UNREACHABLE")
+	b.balance(t, "UNREACHABLE", "OPEN")
 }
 
 // back holds that a server that listens again is served within its probe interval of
