@@ -159,8 +159,11 @@ func (a pipeAgent) converse(answer func(method, params string) string) string {
 	return converse(a.t, a.hear, a.say, answer)
 }
 
+// leave closes the agent's end, and reads what is still said to it: unread, that
+// would keep the pipe open.
 func (a pipeAgent) leave() {
 	a.in.Close()
+	go io.Copy(io.Discard, a.out)
 	if err := <-a.done; err != nil {
 		a.t.Error(err)
 	}

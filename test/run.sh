@@ -16,7 +16,7 @@ installer=$!
 make --no-print-directory build
 
 status=0
-go run ./test/suites -more -tally "$log.tally" 'go: -race ./...' || status=1
+go run ./test/suites -more -tally "$log.tally" 'go: -race -timeout 6m ./...' || status=1
 
 if ! wait "$installer"; then
 	installer=

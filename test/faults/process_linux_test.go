@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -26,60 +25,6 @@ func shellEntry(t *testing.T, name, before string, settings ...string) string {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("  %s: {command: /bin/sh, args: %s, env: %s%s}\n", name, args, jsonText(env), strings.Join(append([]string{""}, settings...), ", "))
-}
-
-// A proc is a process as /proc has it.
-type proc struct {
-	pid, parent int
-	zombie      bool
-	line        string
-}
-
-func processes() (all []proc) {
-	names, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range names {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			continue
-		}
-		f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-		p := proc{zombie: f[0][0] == 'Z'}
-		p.pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(name)))
-		p.parent, _ = strconv.Atoi(string(f[1]))
-		line, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
-		p.line = string(bytes.ReplaceAll(line, []byte{0}, []byte(" ")))
-		all = append(all, p)
-	}
-	return all
-}
-
-// below are the processes that a process started, and those that these did.
-func below(root int) (found []proc) {
-	all, in := processes(), map[int]bool{root: true}
-	for more := true; more; {
-		more = false
-		for _, p := range all {
-			if in[p.parent] && !in[p.pid] {
-				in[p.pid], more = true, true
-				found = append(found, p)
-			}
-		}
-	}
-	return found
-}
-
-// alive are those of list that still run; another process has another command line.
-func alive(list []proc) (left []proc) {
-	now := map[int]proc{}
-	for _, p := range processes() {
-		now[p.pid] = p
-	}
-	for _, p := range list {
-		if n, ok := now[p.pid]; ok && !n.zombie && n.line == p.line {
-			left = append(left, n)
-		}
-	}
-	return left
 }
 
 func eventually(t *testing.T, what string, is func() bool) {
@@ -120,20 +65,20 @@ func TestKilledOutright(t *testing.T) {
 		shellEntry(t, "limited", family, "rlimits: {nofile: 256, core: 0}")
 	s := mcptest.StartSidecar(t, config)
 	answering(t, s, "plain", "family", "limited")
-	var all []proc
+	var all []mcptest.Process
 	eventually(t, "three servers, two families, a guard", func() bool {
-		all = below(s.PID)
+		all = mcptest.Below(s.PID)
 		return len(all) >= 3+2+1
 	})
 	for _, p := range all {
-		if strings.Contains(p.line, "run-limited") {
-			t.Errorf("process %d is still in between: %s", p.pid, p.line)
+		if strings.Contains(p.Line, "run-limited") {
+			t.Errorf("process %d is still in between: %s", p.PID, p.Line)
 		}
 	}
 	if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "everything that it started is gone", func() bool { return len(alive(all)) == 0 })
+	eventually(t, "everything that it started is gone", func() bool { return len(mcptest.Running(all)) == 0 })
 }
 
 // S11, S12, Hermes 11202: as PID 1 the program leaves no zombie, of a server that is
@@ -158,9 +103,9 @@ func TestAsPID1(t *testing.T) {
 	answering(t, s, "plain", "forking")
 	calm := func() bool {
 		done, _ := filepath.Glob(book + "/*")
-		list := below(first)
+		list := mcptest.Below(first)
 		for _, p := range list {
-			if p.zombie {
+			if p.Zombie {
 				return false
 			}
 		}
@@ -175,9 +120,9 @@ func TestAsPID1(t *testing.T) {
 	}
 	answering(t, s, "plain", "forking")
 	eventually(t, "none is a zombie after restarts", calm)
-	all := below(first)
+	all := mcptest.Below(first)
 	syscall.Kill(first, syscall.SIGTERM)
-	eventually(t, "the namespace is empty", func() bool { return len(alive(all)) == 0 })
+	eventually(t, "the namespace is empty", func() bool { return len(mcptest.Running(all)) == 0 })
 	ended = true
 }
 
@@ -202,9 +147,9 @@ func inNamespace(t *testing.T, real string) string {
 // one is the only child of a process, which must be of this program.
 func one(t *testing.T, parent int, program string) (pid int) {
 	t.Helper()
-	for _, p := range processes() {
-		if p.parent == parent && strings.HasPrefix(p.line, program+" ") {
-			pid = p.pid
+	for _, p := range mcptest.Processes() {
+		if p.Parent == parent && strings.HasPrefix(p.Line, program+" ") {
+			pid = p.PID
 		}
 	}
 	if pid == 0 {
@@ -216,9 +161,9 @@ func one(t *testing.T, parent int, program string) (pid int) {
 // serverBelow is the server that forks: of the two the younger.
 func serverBelow(first int) (pid int) {
 	exe, _ := os.Executable()
-	for _, p := range below(first) {
-		if p.parent == first && !p.zombie && strings.HasPrefix(p.line, exe) {
-			pid = max(pid, p.pid)
+	for _, p := range mcptest.Below(first) {
+		if p.Parent == first && !p.Zombie && strings.HasPrefix(p.Line, exe) {
+			pid = max(pid, p.PID)
 		}
 	}
 	return pid

@@ -3,14 +3,11 @@
 package parts
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,80 +15,12 @@ import (
 	"github.com/mcp-sidecar/mcp-sidecar/internal/mcptest"
 )
 
-// A proc is a process as /proc has it.
-type proc struct {
-	pid, parent int
-	born        string
-	line        string
-}
-
 // needsProc skips what looks at processes.
 func needsProc(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skipf("needs Linux's list of processes: %v", err)
 	}
-}
-
-// processes are all that run; zombies do not.
-func processes() (all []proc) {
-	names, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range names {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			continue
-		}
-		f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-		if len(f) < 20 || f[0][0] == 'Z' || f[0][0] == 'X' {
-			continue
-		}
-		p := proc{born: string(f[19])}
-		p.pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(name)))
-		p.parent, _ = strconv.Atoi(string(f[1]))
-		line, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
-		p.line = string(bytes.ReplaceAll(line, []byte{0}, []byte(" ")))
-		all = append(all, p)
-	}
-	return all
-}
-
-// below are the processes that one started, and those that these did.
-func below(root int) (found []proc) {
-	all, in := processes(), map[int]bool{root: true}
-	for more := true; more; {
-		more = false
-		for _, p := range all {
-			if in[p.parent] && !in[p.pid] {
-				in[p.pid], more = true, true
-				found = append(found, p)
-			}
-		}
-	}
-	return found
-}
-
-// left are those of list that still run.
-func left(list []proc) (still []proc) {
-	now := map[int]string{}
-	for _, p := range processes() {
-		now[p.pid] = p.born
-	}
-	for _, p := range list {
-		if now[p.pid] == p.born {
-			still = append(still, p)
-		}
-	}
-	return still
-}
-
-// with are those whose command line has a word.
-func with(list []proc, word string) (some []proc) {
-	for _, p := range list {
-		if strings.Contains(p.line, word) {
-			some = append(some, p)
-		}
-	}
-	return some
 }
 
 // TestBrowser: Playwright's server with a browser, ended when it is idle and started
@@ -110,7 +39,7 @@ func TestBrowser(t *testing.T) {
 		mcptest.Node(t), jsonOf(args), t.TempDir()))
 	a := &mcptest.Agent{URL: s.URL}
 	first := browses(t, s, a, page.URL)
-	waitFor(t, "the idle server and its browser to be gone", func() bool { return len(left(first)) == 0 })
+	waitFor(t, "the idle server and its browser to be gone", func() bool { return len(mcptest.Running(first)) == 0 })
 	if tools, err := a.Tools(t.Context()); err != nil || tools["mcp_web_browser_navigate"] == nil {
 		t.Errorf("%v: the tools of the idle server are not listed: %d", err, len(tools))
 	}
@@ -120,11 +49,11 @@ func TestBrowser(t *testing.T) {
 		end = syscall.SIGKILL
 	}
 	syscall.Kill(s.PID, end)
-	waitFor(t, "the browser to end with the program", func() bool { return len(left(second)) == 0 })
+	waitFor(t, "the browser to end with the program", func() bool { return len(mcptest.Running(second)) == 0 })
 }
 
 // browses has a page read, and returns the processes of the server and the browser.
-func browses(t *testing.T, s *mcptest.Sidecar, a *mcptest.Agent, url string) (all []proc) {
+func browses(t *testing.T, s *mcptest.Sidecar, a *mcptest.Agent, url string) (all []mcptest.Process) {
 	t.Helper()
 	if r := call(t, a, "mcp_web_browser_navigate", `{"url":`+jsonOf(url+"/here")+`}`); r.IsToolError() || !strings.Contains(string(r.Result), "A page") {
 		t.Fatalf("navigate: %.2000s", r.Body)
@@ -132,12 +61,12 @@ func browses(t *testing.T, s *mcptest.Sidecar, a *mcptest.Agent, url string) (al
 	if r := call(t, a, "mcp_web_browser_snapshot", "{}"); !strings.Contains(string(r.Result), "for /here") {
 		t.Errorf("snapshot: %.2000s", r.Body)
 	}
-	for _, p := range below(s.PID) {
-		if !strings.HasPrefix(p.line, mcptest.Binary(t)+" ") { // that would be the guard
+	for _, p := range mcptest.Below(s.PID) {
+		if !strings.HasPrefix(p.Line, mcptest.Binary(t)+" ") { // that would be the guard
 			all = append(all, p)
 		}
 	}
-	if len(with(all, "chromium")) < 3 || len(with(all, "playwright")) == 0 {
+	if len(mcptest.Named(all, "chromium")) < 3 || len(mcptest.Named(all, "playwright")) == 0 {
 		t.Errorf("no server and browser run, but %v", all)
 	}
 	return all

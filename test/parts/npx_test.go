@@ -36,10 +36,10 @@ func TestKilledWithNpx(t *testing.T) {
 			t.Fatalf("%s: %.600s", name, r.Body)
 		}
 	}
-	all := below(s.PID)
+	all := mcptest.Below(s.PID)
 	depth := 0
 	for _, p := range all {
-		if p.parent != s.PID {
+		if p.Parent != s.PID {
 			depth++
 		}
 	}
@@ -49,7 +49,7 @@ func TestKilledWithNpx(t *testing.T) {
 	if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "everything that it started to be gone", func() bool { return len(left(all)) == 0 })
+	waitFor(t, "everything that it started to be gone", func() bool { return len(mcptest.Running(all)) == 0 })
 }
 
 // TestLazyWithNpx: a server whose lists are known from before starts with its first
@@ -77,9 +77,9 @@ func TestLazyWithNpx(t *testing.T) {
 	if r := call(t, &mcptest.Agent{URL: first.URL}, "mcp_idle_echo", `{"message":"hello"}`); r.Content() != "Echo: hello" {
 		t.Fatalf("the first life: %.600s", r.Body)
 	}
-	all := below(first.PID)
+	all := mcptest.Below(first.PID)
 	syscall.Kill(first.PID, syscall.SIGTERM)
-	waitFor(t, "the first life to end", func() bool { return len(left(all)) == 0 })
+	waitFor(t, "the first life to end", func() bool { return len(mcptest.Running(all)) == 0 })
 	if n := starts(t, log); n != 1 {
 		t.Errorf("%d starts in the first life", n)
 	}

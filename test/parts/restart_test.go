@@ -138,10 +138,10 @@ func TestNextCall(t *testing.T) {
 // killServer kills the server's process outright.
 func killServer(t *testing.T, s *mcptest.Sidecar, exe string) {
 	t.Helper()
-	var servers []proc
-	waitFor(t, "the server to run", func() bool { servers = with(below(s.PID), exe); return len(servers) == 1 })
-	syscall.Kill(servers[0].pid, syscall.SIGKILL)
-	waitFor(t, "the server to be dead", func() bool { return len(left(servers)) == 0 })
+	var servers []mcptest.Process
+	waitFor(t, "the server to run", func() bool { servers = mcptest.Named(mcptest.Below(s.PID), exe); return len(servers) == 1 })
+	syscall.Kill(servers[0].PID, syscall.SIGKILL)
+	waitFor(t, "the server to be dead", func() bool { return len(mcptest.Running(servers)) == 0 })
 }
 
 func newBook(t *testing.T) *book {

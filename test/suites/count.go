@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -96,9 +97,25 @@ func (c *counter) print(e *event, key string) {
 	}
 	if e.Action == "fail" {
 		fmt.Fprint(c.w, strings.Join(c.outputs[key], ""))
+		c.printUnended(e)
 	}
 	if e.Action != "skip" {
 		delete(c.outputs, key)
+	}
+}
+
+// printUnended shows the tests that ran when their package ended: one of them hung
+// or panicked, and the stacks are in what it printed last.
+func (c *counter) printUnended(e *event) {
+	if e.Test != "" {
+		return
+	}
+	keys := slices.Sorted(maps.Keys(c.outputs))
+	for _, key := range keys {
+		if pkg, test, _ := strings.Cut(key, "\x00"); pkg == e.Package && test != "" && c.results[key] == "" {
+			fmt.Fprintf(c.w, "did not end: %s\n%s", test, strings.Join(c.outputs[key], ""))
+			delete(c.outputs, key)
+		}
 	}
 }
 

@@ -68,6 +68,20 @@ func TestFailureIsShown(t *testing.T) {
 	}
 }
 
+func TestUnendedIsShown(t *testing.T) {
+	var out strings.Builder
+	read(strings.NewReader(`{"Action":"output","Package":"p","Test":"A","Output":"quiet\n"}
+{"Action":"pass","Package":"p","Test":"A"}
+{"Action":"output","Package":"p","Test":"B","Output":"panic: test timed out after 6m0s\n"}
+{"Action":"output","Package":"q","Test":"C","Output":"of another package\n"}
+{"Action":"output","Package":"p","Output":"FAIL\tp\n"}
+{"Action":"fail","Package":"p","Elapsed":360}
+`), &out)
+	if got, want := out.String(), "fail p 360.0 s\nFAIL\tp\ndid not end: B\npanic: test timed out after 6m0s\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestTallyGoesOn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tally")
 	(&tally{Passed: 2, Skipped: []string{"a: b"}}).save(file)
