@@ -348,11 +348,15 @@ func TestListPages(t *testing.T) {
 	}
 	// J15: of another list, caller, view, forged, long.
 	good := cursors[0]
+	other := "_"
+	if good[30] == '_' {
+		other = "-"
+	}
 	for _, tt := range []struct{ name, method, path, cursor, auth string }{
 		{"other list", "prompts/list", "/mcp", good, token},
 		{"other caller", "tools/list", "/mcp", good, token + "-2"},
 		{"other view", "tools/list", "/mcp/files", good, token},
-		{"forged", "tools/list", "/mcp", good[:30] + "_" + good[31:], token},
+		{"forged", "tools/list", "/mcp", good[:30] + other + good[31:], token},
 		{"cut", "tools/list", "/mcp", good[:10], token},
 		{"long", "tools/list", "/mcp", strings.Repeat("A", 1<<20), token},
 		{"empty", "tools/list", "/mcp", "", token},

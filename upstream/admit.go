@@ -70,7 +70,7 @@ func (v *visit) end(o *owner, sent bool, err error) {
 		}
 		return
 	}
-	v.pass.report(v.anew(verdict(err)))
+	v.pass.report(s.anew(v.began, verdict(err)))
 	if err != nil || !s.breaker.closed() {
 		s.noteBreaker()
 	}
@@ -78,12 +78,12 @@ func (v *visit) end(o *owner, sent bool, err error) {
 
 // anew lets one end of a connection, or one moment of trouble, count once, however
 // many calls were under way: those tell nothing new which began before it was told.
-func (v *visit) anew(err error) error {
+func (s *server) anew(began time.Time, err error) error {
 	if err == nil || err == errNeither {
 		return err
 	}
-	last := v.s.failed.Load()
-	if last >= v.began.UnixNano() || !v.s.failed.CompareAndSwap(last, time.Now().UnixNano()) {
+	last := s.failed.Load()
+	if last >= began.UnixNano() || !s.failed.CompareAndSwap(last, time.Now().UnixNano()) {
 		return errNeither
 	}
 	return err

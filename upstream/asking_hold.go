@@ -51,9 +51,7 @@ func (h *hold) send(ctx context.Context, c *Call) (Response, bool, error) {
 		return r, true, err
 	}
 	r, sent, err := h.o.do(ctx, c)
-	if _, ok := wire.Get(c.Params, "task"); ok {
-		h.srv.houses(h.o, r.Result)
-	}
+	h.srv.houses(h.o, c, &r)
 	return r, sent, err
 }
 
@@ -119,15 +117,22 @@ func (h *hold) unpark() bool {
 // longestTask is how long a process is kept for a task that nobody asks about.
 const longestTask = time.Hour
 
-// houses keeps a process for as long as the task lives in it that result, the
-// answer to a call, tells of.
-func (s *server) houses(o *owner, result []byte) {
-	task, ok := wire.Get(result, "task")
-	if !ok || wire.Kindof(task) != '{' || !s.settings.local() {
+// maxTaskAnswer bounds the answers, in bytes, that are looked at for a task.
+const maxTaskAnswer = 64 << 10
+
+// houses keeps a process for as long as the task lives in it that the answer to a
+// call tells of.
+func (s *server) houses(o *owner, c *Call, r *Response) {
+	if !s.settings.local() || c.Method != "tools/call" || len(r.Result) > maxTaskAnswer {
+		return
+	}
+	task, ok := newTask(c, r)
+	if !ok {
 		return
 	}
 	life := longestTask
-	if raw, ok := wire.Get(task, "ttl"); ok {
+	for _, name := range []string{"ttl", "ttlMs"} {
+		raw, _ := wire.Get(task, name)
 		if ms, err := time.ParseDuration(string(raw) + "ms"); err == nil {
 			life = min(max(ms, 0), life)
 		}
@@ -137,4 +142,24 @@ func (s *server) houses(o *owner, result []byte) {
 	if until := time.Now().Add(life); until.After(o.use.until) {
 		o.use.until = until
 	}
+}
+
+// newTask returns the task that an answer is, in either era.
+func newTask(c *Call, r *Response) (task []byte, ok bool) {
+	if r.Era == Modern {
+		kind, _ := wire.Get(r.Result, "resultType")
+		return r.Result, string(kind) == `"task"`
+	}
+	if _, asked := wire.Get(c.Params, "task"); !asked {
+		return nil, false
+	}
+	task, ok = wire.Get(r.Result, "task")
+	return task, ok && wire.Kindof(task) == '{'
+}
+
+// houses reports whether a task may live in the process.
+func (o *owner) houses(now time.Time) bool {
+	o.srv.mu.Lock()
+	defer o.srv.mu.Unlock()
+	return now.Before(o.use.until)
 }

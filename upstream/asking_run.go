@@ -25,6 +25,10 @@ func (o *owner) runApart(all context.Context) error {
 			if o.serveApart(ctx, c); o.proven.Swap(false) {
 				b.reset()
 			}
+			if over(c.left) {
+				o.lost(nil)
+				continue
+			}
 			err = o.lost(c.lost())
 		}
 		if ctx.Err() == nil {
@@ -174,8 +178,8 @@ func (o *owner) settle(ctx context.Context, c conn) {
 
 // serveApart stays until the connection dies, idles or ctx ends.
 func (o *owner) serveApart(ctx context.Context, c *held) {
-	defer c.finish(ctx, 0)
-	defer o.conn.Store(nil)
+	defer o.finish(ctx, c)
+	defer o.conn.CompareAndSwap(c, nil)
 	defer o.unmirror()
 	defer o.unread()
 	defer o.keepPulse(ctx, c)()

@@ -198,7 +198,7 @@ func verdict(err error) error {
 // A suspicion is the one question at a time whether a server that let a call time
 // out is there at all.
 type suspicion struct {
-	done chan struct{} // closed by ask
+	done chan struct{} // closed by resolve
 	err  error         // set before
 }
 
@@ -221,7 +221,7 @@ func (s *server) timedOut(p *pass, o *owner, began time.Time, err error) {
 	if q.err == nil {
 		err = errNeither
 	}
-	p.report((&visit{s: s, began: began}).anew(err))
+	p.report(s.anew(began, err))
 	s.noteBreaker()
 }
 
@@ -258,11 +258,16 @@ func (s *server) resolve(ctx context.Context, o *owner, q *suspicion) {
 
 // noteBreaker shows in the status what the breaker says.
 func (s *server) noteBreaker() {
-	open := !s.breaker.closed()
-	switch st := s.status.Load(); {
-	case open && (st.State == Ready || st.State == Degraded && KindOf(st.Err) != Open):
-		s.change(func(st *Status) { st.State, st.Err = Degraded, s.breaker.refusal() })
-	case !open && st.State == Degraded && KindOf(st.Err) == Open:
-		s.change(func(st *Status) { st.State, st.Err = Ready, nil })
-	}
+	s.changeIf(func(st *Status) bool {
+		open, shown := !s.breaker.closed(), st.State == Degraded && KindOf(st.Err) == Open
+		switch {
+		case open && (st.State == Ready || st.State == Degraded) && !shown:
+			st.State, st.Err = Degraded, s.breaker.refusal()
+		case !open && shown:
+			st.State, st.Err = Ready, nil
+		default:
+			return false
+		}
+		return true
+	})
 }

@@ -438,16 +438,16 @@ func TestOneEndCountsOnce(t *testing.T) {
 // A connection takes calls, or it is retired: there is nothing between.
 func TestHeldRetire(t *testing.T) {
 	h := newHeld(nil, "", nil)
-	if !h.begin() || h.retire(false) || h.retired() || h.calls() != 1 {
+	if !h.begin() || h.retire(false, nil) || h.retired() || h.calls() != 1 {
 		t.Fatal("it was retired under a call")
 	}
 	h.end()
-	if !h.retire(false) || h.begin() || h.calls() != 0 {
+	if !h.retire(false, nil) || h.begin() || h.calls() != 0 {
 		t.Error("a retired one takes calls")
 	}
 	h = newHeld(nil, "", nil)
 	h.begin()
-	if !h.retire(true) || h.begin() || h.calls() != 1 {
+	if !h.retire(true, nil) || h.retire(true, nil) || h.begin() || h.calls() != 1 {
 		t.Error("an urgent end does not wait for a call")
 	}
 	h.end()

@@ -17,7 +17,7 @@ type held struct {
 	recycled atomic.Pointer[string] // the setting that ended it; nil while none did
 	dead     atomic.Pointer[error]  // why we gave it up; nil while we have not
 	born     time.Time
-	left     chan struct{} // closed by the pulse when another takes over
+	left     chan struct{} // closed by retire: another takes over
 	lift     func()        // ends what its child may reach; nil when nothing fences it
 }
 
@@ -77,13 +77,19 @@ func (h *held) end() {
 }
 
 // retire keeps new calls away if none is on it, or if that cannot wait any longer:
-// then those that are go on. It reports whether it did.
-func (h *held) retire(urgent bool) bool {
+// then those that are go on. setting is the one that wants it, nil if none does. It
+// reports whether it did, to the first who asks.
+func (h *held) retire(urgent bool, setting *string) bool {
 	if urgent {
-		h.state.Or(retiredBit)
-		return true
+		if h.state.Or(retiredBit)&retiredBit != 0 {
+			return false
+		}
+	} else if !h.state.CompareAndSwap(0, retiredBit) {
+		return false
 	}
-	return h.state.CompareAndSwap(0, retiredBit)
+	h.recycled.Store(setting)
+	close(h.left)
+	return true
 }
 
 // lost is why the connection is no more.

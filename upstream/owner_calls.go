@@ -75,7 +75,7 @@ func (o *owner) do(ctx context.Context, c *Call) (r Response, sent bool, err err
 		}
 		sent = true
 		r, err = o.through(ctx, cn, c)
-		if err == nil || try > 0 || !o.again(cn, c, err) {
+		if err == nil || try > 0 || !o.renew(cn, err) && !o.again(cn, c, err) {
 			return r, sent, err
 		}
 	}
@@ -94,7 +94,7 @@ func (o *owner) through(ctx context.Context, cn *held, c *Call) (Response, error
 	if dead := cn.dead.Load(); err != nil && dead != nil {
 		err = o.deadUnder(err, *dead)
 	}
-	o.judge(err)
+	o.judge(cn, err)
 	return r, err
 }
 
@@ -160,25 +160,74 @@ func (o *owner) again(cn *held, c *Call, err error) bool {
 
 // judge lets a call's outcome show in the server's state. Only failures that
 // speak of the server's health count; the caller's own cancel does not, nor
-// what happens on a connection beside discovery's.
-func (o *owner) judge(err error) {
+// what happens on a connection that is not discovery's, or is so no more.
+func (o *owner) judge(cn *held, err error) {
 	if err == nil {
 		o.proven.Store(true)
 		o.srv.heard.Store(time.Now().UnixNano())
 	}
-	if o.route != plainRoute {
+	if o.route != plainRoute || o.conn.Load() != cn {
 		return
 	}
-	st := o.srv.status.Load()
 	switch k := KindOf(err); {
 	case err == nil:
-		if (st.State == Degraded || st.State == NeedsLogin) && o.srv.breaker.closed() {
-			o.srv.change(func(st *Status) { st.State, st.Err = Ready, nil })
-			o.askRelist()
-		}
-	case st.State == Ready && (k == Unreachable || k == Uncertain || k == Proxy):
-		o.srv.change(func(st *Status) { st.State, st.Err = Degraded, err })
-	case k == Unauthorized && (st.State == Ready || st.State == Degraded) && refusedLogin(err):
-		o.srv.change(func(st *Status) { st.State, st.Err = NeedsLogin, err })
+		o.recovered(cn)
+	case k == Unreachable || k == Uncertain || k == Proxy:
+		o.srv.changeIf(func(st *Status) bool {
+			if st.State != Ready {
+				return false
+			}
+			st.State, st.Err = Degraded, err
+			return true
+		})
+	case refusedLogin(err):
+		o.loggedOut(cn, err)
 	}
+}
+
+// recovered shows that a server answers again.
+func (o *owner) recovered(cn *held) {
+	unwell := func(st *Status) bool { return st.State == Degraded || st.State == NeedsLogin }
+	if !unwell(o.srv.status.Load()) {
+		return
+	}
+	changed := o.srv.changeIf(func(st *Status) bool {
+		if !unwell(st) || !o.srv.breaker.closed() || o.conn.Load() != cn {
+			return false
+		}
+		st.State, st.Err, st.RetryAt = Ready, nil, time.Time{}
+		return true
+	})
+	if changed {
+		o.askRelist()
+	}
+}
+
+// loggedOut shows that a server refuses our login on a connection that is there.
+// The pulse asks it again.
+func (o *owner) loggedOut(cn *held, err error) {
+	at := time.Now().Add(jitter(o.srv.settings.lifecycle().ProbeInterval))
+	o.srv.changeIf(func(st *Status) bool {
+		switch {
+		case o.conn.Load() != cn:
+			return false
+		case st.State == NeedsLogin && time.Now().Before(st.RetryAt):
+			return false
+		case st.State != Ready && st.State != Degraded && st.State != NeedsLogin:
+			return false
+		}
+		st.State, st.Err, st.RetryAt = NeedsLogin, err, at
+		return true
+	})
+}
+
+// renew makes way for a connection with other credentials, if the server refuses
+// those of this one and the settings resolve to others by now.
+func (o *owner) renew(cn *held, err error) bool {
+	if !refusedLogin(err) || !cn.retired() && !o.differs(err) {
+		return false
+	}
+	cn.retire(true, nil)
+	o.conn.CompareAndSwap(cn, nil)
+	return true
 }

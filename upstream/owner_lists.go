@@ -53,9 +53,14 @@ func (o *owner) list(ctx context.Context, c conn) error {
 	for _, f := range l.Faults {
 		o.srv.set.opt.Log.Warn("list is not whole", "server", o.srv.name, "err", f)
 	}
-	if old := o.srv.listing.Load(); !l.same(old) {
+	same := l.same(o.srv.listing.Load())
+	if !same {
 		o.srv.listing.Store(l)
+	}
+	if !same || l.TTL > 0 { // what is kept is good for another TTL
 		o.srv.set.opt.Cache.store(o.srv, l)
+	}
+	if !same {
 		o.srv.change(func(st *Status) { st.Tools = len(l.Tools) })
 	}
 	return nil

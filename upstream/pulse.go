@@ -41,8 +41,14 @@ func (p *pulse) run(ctx context.Context, done chan<- struct{}) {
 	recycle, stop := every(p.recycleEvery())
 	defer stop()
 	var tripped <-chan struct{}
+	var look <-chan time.Time
 	if p.o == p.o.srv.plain {
 		tripped = p.o.srv.breaker.kick
+		if !p.o.srv.settings.local() {
+			t := time.NewTicker(credentialsEvery)
+			defer t.Stop()
+			look = t.C
+		}
 	}
 	for {
 		select {
@@ -56,6 +62,8 @@ func (p *pulse) run(ctx context.Context, done chan<- struct{}) {
 				p.pause = min(2*p.pause, p.life.RetryPauseMax)
 				ease.Reset(p.pause)
 			}
+		case <-look:
+			p.login(ctx)
 		case <-recycle:
 			if p.recycle() {
 				return
@@ -82,8 +90,25 @@ func (p *pulse) check(ctx context.Context) {
 	case ctx.Err() != nil:
 	case err == nil:
 		p.o.proven.Store(true)
+		p.o.recovered(p.c)
 	default:
 		p.o.declareDead(p.c, err)
+	}
+}
+
+// login looks, while a server refuses our login, whether there are other
+// credentials by now, and now and then whether it takes these again.
+func (p *pulse) login(ctx context.Context) {
+	st := p.o.srv.status.Load()
+	if st.State != NeedsLogin || p.o.renew(p.c, st.Err) || time.Now().Before(st.RetryAt) {
+		return
+	}
+	switch err := p.o.alive(ctx, p.c, p.limit); {
+	case ctx.Err() != nil:
+	case err == nil:
+		p.o.recovered(p.c)
+	default:
+		p.o.loggedOut(p.c, err)
 	}
 }
 
@@ -221,8 +246,12 @@ func (s *Settings) recycles() bool {
 // call. Then another takes over, and it ends with its last call.
 const agedGrace = 30 * time.Second
 
-// recycle ends the process if its time is over, never in the middle of a call.
+// recycle ends the process if its time is over, never in the middle of a call or
+// of a task.
 func (p *pulse) recycle() bool {
+	if p.o.houses(time.Now()) {
+		return false
+	}
 	why := ""
 	over := time.Since(p.born) - p.life.MaxLifetime
 	switch {
@@ -233,12 +262,10 @@ func (p *pulse) recycle() bool {
 	default:
 		return false
 	}
-	if !p.c.retire(why == "max_lifetime_seconds" && over > agedGrace) {
+	if !p.c.retire(why == "max_lifetime_seconds" && over > agedGrace, &why) {
 		return false
 	}
 	p.o.conn.CompareAndSwap(p.c, nil)
-	p.c.recycled.Store(&why)
-	close(p.c.left)
 	return true
 }
 

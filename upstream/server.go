@@ -160,19 +160,28 @@ func (s *server) leave() { <-s.slots }
 // change makes a new status of the old one, tells who listens, and logs what it
 // is now. Nothing else changes a server's state.
 func (s *server) change(f func(*Status)) {
+	s.changeIf(func(st *Status) bool { f(st); return true })
+}
+
+// changeIf is change, unless f finds that there is nothing to change after all.
+func (s *server) changeIf(f func(*Status) bool) bool {
 	s.turning.Lock()
 	old := s.status.Load()
 	st := *old
-	f(&st)
+	if !f(&st) {
+		s.turning.Unlock()
+		return false
+	}
 	if st.State != old.State {
 		st.Since = time.Now()
 	}
 	s.status.Store(&st)
 	s.turning.Unlock()
 	s.changed()
-	if st.State != old.State || st.Attempts != old.Attempts {
+	if st.State != old.State || st.Attempts != old.Attempts || KindOf(st.Err) == Open && KindOf(old.Err) != Open {
 		s.logState(old, &st)
 	}
+	return true
 }
 
 // logState is the one place where a server's life is logged.

@@ -231,6 +231,9 @@ func (s *server) doPlain(ctx context.Context, c *Call) (Response, error) {
 		return Response{}, err
 	}
 	r, sent, err := s.plain.do(ctx, c)
+	if err == nil && s.settings.recycles() {
+		s.houses(s.plain, c, &r)
+	}
 	v.end(s.plain, sent, err)
 	return r, err
 }

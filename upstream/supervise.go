@@ -24,8 +24,9 @@ func (o *owner) run(ctx context.Context) error {
 			if o.proven.Swap(false) {
 				b.reset()
 			}
-			if asleep = c.recycled.Load() != nil; asleep {
+			if over(c.left) {
 				o.lost(nil)
+				asleep = c.recycled.Load() != nil
 				continue
 			}
 			err = o.lost(c.lost())
