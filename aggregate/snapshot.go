@@ -23,6 +23,7 @@ type Snapshot struct {
 	faults       []Fault
 	instructions string
 	shared       *Fragments
+	unlisted     []Source // of whom nothing is known yet
 }
 
 // A table is one list: its entries in order, and who answers to which name.
@@ -65,6 +66,8 @@ func newSnapshot(v *View, shared *Fragments) *Snapshot {
 		var info *upstream.Info
 		if l := v.Sources[i].Listing; l != nil {
 			info = &l.Info
+		} else {
+			s.unlisted = append(s.unlisted, v.Sources[i])
 		}
 		s.infos = append(s.infos, info)
 	}
@@ -230,3 +233,14 @@ func (s *Snapshot) Faults() []Fault { return s.faults }
 
 // Instructions are those of the servers that the view shows something of.
 func (s *Snapshot) Instructions() string { return s.instructions }
+
+// Unlisted returns a server that has not listed anything yet, and may have what is
+// looked for under a name or a URI.
+func (s *Snapshot) Unlisted(k Kind, name string) (server string, ok bool) {
+	for _, src := range s.unlisted {
+		if s.single || k.named() && (src.Namer == nil || src.Namer.Fits(src.Server, name)) {
+			return src.Server, true
+		}
+	}
+	return "", false
+}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -127,6 +128,19 @@ func (n *Namer) Name(server, tool string) string {
 		return limitName(ownName(tool), n.limit, server, tool)
 	}
 	return limitName(expand(n.parts, server, tool), n.limit, server, tool)
+}
+
+// Fits reports whether a name may be that of some tool of a server.
+func (n *Namer) Fits(server, exposed string) bool {
+	if n.own {
+		return true
+	}
+	at := slices.Index(n.parts, toolSlot)
+	front, back := expand(n.parts[:at], server, ""), expand(n.parts[at+1:], server, "")
+	if len(exposed) == n.limit { // it may have been cut
+		front, back = front[:min(len(front), n.limit-hashChars-1)], ""
+	}
+	return strings.HasPrefix(exposed, front) && strings.HasSuffix(exposed, back)
 }
 
 // Wrapper returns the exposed name of a tool that we add to a server. It always

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 	"testing"
@@ -148,4 +149,26 @@ func FuzzName(f *testing.F) {
 			t.Fatalf("%q/%q and %q/%q both are %q", server, tool, server2, tool2, a)
 		}
 	})
+}
+
+// Every name of a server fits it, and those of others do not, unless the template
+// leaves no trace of the server.
+func TestFits(t *testing.T) {
+	for _, template := range []string{"", "mcp__{server}__{tool}", "{tool}_{server}", "x_{tool}", "{tool}"} {
+		n := mustName(t, template, 0, 0)
+		for _, server := range []string{"a", "my-api", strings.Repeat("s", 80)} {
+			for _, tool := range []string{"t", "get-sum", "", strings.Repeat("t", 90)} {
+				if name := n.Name(server, tool); !n.Fits(server, name) {
+					t.Errorf("%q: %q does not fit %q", template, name, server)
+				}
+			}
+			says := strings.Contains(cmp.Or(template, DefaultNaming), serverSlot)
+			if n.Fits(server, n.Name("other", "t")) == says && !strings.HasPrefix(template, "x_") {
+				t.Errorf("%q: a name of another server fits %q: %v", template, server, says)
+			}
+		}
+	}
+	if mustName(t, "x_{tool}", 0, 0).Fits("a", "y_t") {
+		t.Error("a name that the template cannot make fits")
+	}
 }

@@ -22,9 +22,9 @@ func (x *exchange) callTool(ctx context.Context) (answer, error) {
 	if err := x.checkCall(); err != nil {
 		return answer{}, err
 	}
-	route, ok := x.routed(ctx, func(s Snapshot) (aggregate.Route, bool) { return s.Tool(name) })
-	if !ok {
-		return answer{}, unknown("tool", name)
+	route, err := x.routed(ctx, aggregate.Tools, name, func(s Snapshot) (aggregate.Route, bool) { return s.Tool(name) })
+	if err != nil {
+		return x.astray(ctx, err, unknown("tool", name))
 	}
 	if route.Utility != 0 {
 		return x.utility(ctx, route)
@@ -119,12 +119,12 @@ func (x *exchange) troubled(ctx context.Context, server string, err error) (answ
 		return answer{}, &wire.Error{Code: wire.CodeInternal, Message: "the request was cancelled"}
 	}
 	t := troubleOf(err)
-	x.f.opt.Log.Info("call failed", "server", server, "op", x.word(x.msg.Method), "caller", x.caller.ID, "err", err)
+	x.f.opt.Log.Info("call failed", "server", server, "op", x.word(x.msg.Method), "caller", x.caller.ID, "code", t.code, "err", err)
 	return x.trouble(server, t, err)
 }
 
 func (x *exchange) trouble(server string, t trouble, err error) (answer, error) {
-	text := x.cleanText(describe(server, t, err))
+	text := x.cleanText(describe(server, t, err, x.safe))
 	if x.msg.Method == "tools/call" {
 		return x.textResult(text, true), nil
 	}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/mcp-sidecar/mcp-sidecar/aggregate"
@@ -18,9 +19,9 @@ func (x *exchange) getPrompt(ctx context.Context) (answer, error) {
 	if err := x.checkCall(); err != nil {
 		return answer{}, err
 	}
-	route, ok := x.routed(ctx, func(s Snapshot) (aggregate.Route, bool) { return s.Prompt(name) })
-	if !ok {
-		return answer{}, unknown("prompt", name)
+	route, err := x.prompt(ctx, name)
+	if err != nil {
+		return x.astray(ctx, err, unknown("prompt", name))
 	}
 	return x.pass(ctx, route, &upstream.Call{
 		Method: "prompts/get", Name: route.Inner, Safe: true,
@@ -37,9 +38,9 @@ func (x *exchange) readResource(ctx context.Context) (answer, error) {
 	if err := longURI(uri); err != nil {
 		return answer{}, err
 	}
-	route, ok := x.owner(ctx, uri)
-	if !ok {
-		return answer{}, x.noResource(uri)
+	route, err := x.owner(ctx, uri)
+	if err != nil {
+		return x.astray(ctx, err, x.noResource(uri))
 	}
 	return x.pass(ctx, route, &upstream.Call{
 		Method: "resources/read", Name: route.Inner, Safe: true,
@@ -59,8 +60,8 @@ func longURI(uri string) *wire.Error {
 
 // owner finds who answers for a URI: by the lists, or else by the links that
 // this caller has been given.
-func (x *exchange) owner(ctx context.Context, uri string) (aggregate.Route, bool) {
-	return x.routed(ctx, func(s Snapshot) (aggregate.Route, bool) { return x.find(s, uri) })
+func (x *exchange) owner(ctx context.Context, uri string) (aggregate.Route, error) {
+	return x.routed(ctx, aggregate.Resources, uri, func(s Snapshot) (aggregate.Route, bool) { return x.find(s, uri) })
 }
 
 func (x *exchange) find(s Snapshot, uri string) (aggregate.Route, bool) {
@@ -71,16 +72,53 @@ func (x *exchange) find(s Snapshot, uri string) (aggregate.Route, bool) {
 	return aggregate.Route{Server: server, Inner: uri, Exposed: uri}, ok
 }
 
+// prompt finds who answers for a prompt.
+func (x *exchange) prompt(ctx context.Context, name string) (aggregate.Route, error) {
+	return x.routed(ctx, aggregate.Prompts, name, func(s Snapshot) (aggregate.Route, bool) { return s.Prompt(name) })
+}
+
+// A downError is why a server could not say whether it has what an agent wants.
+type downError struct {
+	server string
+	error
+}
+
+var errNowhere = errors.New("no server has it")
+
 // routed looks something up in the view. What is missing may be on its way while
-// servers are in their first connect: then it waits for them, as a list does,
-// and looks again. Hidden and unknown names wait alike.
-func (x *exchange) routed(ctx context.Context, find func(Snapshot) (aggregate.Route, bool)) (aggregate.Route, bool) {
-	r, ok := find(x.snapshot())
-	if ok || x.f.opt.ListWait == nil {
-		return r, ok
+// servers are in their first connect: then it waits for them, as a list does, and
+// looks again. It may also be of a server that was never reached: a call wakes that
+// one. Hidden and unknown names wait alike.
+func (x *exchange) routed(ctx context.Context, k aggregate.Kind, name string, find func(Snapshot) (aggregate.Route, bool)) (aggregate.Route, error) {
+	if r, ok := find(x.snapshot()); ok {
+		return r, nil
 	}
-	x.f.opt.ListWait(ctx, x.view.Key, x.viewer())
-	return find(x.snapshot())
+	if x.f.opt.ListWait != nil {
+		x.f.opt.ListWait(ctx, x.view.Key, x.viewer())
+		if r, ok := find(x.snapshot()); ok {
+			return r, nil
+		}
+	}
+	server, ok := x.snapshot().Unlisted(k, name)
+	if !ok || x.f.opt.Wake == nil {
+		return aggregate.Route{}, errNowhere
+	}
+	if err := x.f.opt.Wake(ctx, server); err != nil {
+		return aggregate.Route{}, &downError{server, err}
+	}
+	if r, ok := find(x.snapshot()); ok {
+		return r, nil
+	}
+	return aggregate.Route{}, errNowhere
+}
+
+// astray is the answer where routed found nobody: unknown, or what is wrong with
+// the server that would know.
+func (x *exchange) astray(ctx context.Context, err error, unknown *wire.Error) (answer, error) {
+	if d := (*downError)(nil); errors.As(err, &d) {
+		return x.troubled(ctx, d.server, d.error)
+	}
+	return answer{}, unknown
 }
 
 func (x *exchange) noResource(uri string) *wire.Error {
@@ -109,9 +147,9 @@ func (x *exchange) complete(ctx context.Context) (answer, error) {
 		if err != nil {
 			return answer{}, err
 		}
-		r, ok := x.routed(ctx, func(s Snapshot) (aggregate.Route, bool) { return s.Prompt(name) })
-		if !ok {
-			return answer{}, unknown("prompt", name)
+		r, rerr := x.prompt(ctx, name)
+		if rerr != nil {
+			return x.astray(ctx, rerr, unknown("prompt", name))
 		}
 		route, member = r, "name"
 	case `"ref/resource"`:
@@ -124,10 +162,10 @@ func (x *exchange) complete(ctx context.Context) (answer, error) {
 		}
 		r, ok := x.snapshot().Template(uri)
 		if !ok {
-			r, ok = x.owner(ctx, uri)
-		}
-		if !ok {
-			return answer{}, unknown("resource template", uri)
+			var rerr error
+			if r, rerr = x.owner(ctx, uri); rerr != nil {
+				return x.astray(ctx, rerr, unknown("resource template", uri))
+			}
 		}
 		route, member = r, "uri"
 	default:

@@ -27,6 +27,7 @@ type exchange struct {
 	out   listener // who hears notifications; nil when nobody does
 	job   *job     // of a legacy agent that may hang up; nil otherwise
 	tool  string   // that the call is of, where the params are not kept
+	safe  bool     // the call does no harm when it is repeated
 	waits *nonce   // of the call that waits for the next request; nil when none does
 }
 

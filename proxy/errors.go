@@ -15,29 +15,36 @@ import (
 // A trouble is what an agent is told about one kind of failure of a server.
 // Each code has a page in docs/errors.
 type trouble struct {
-	code, says, then string
+	code, says string
+	// ran is what that means for a call that was sent and may have had its effect;
+	// empty where none had.
+	ran string
+	// then is what can be done.
+	then string
 	// when says when to come again, where the failure itself does not.
 	when string
 }
 
+const mayHave = "The call may have taken effect."
+
 var troubles = map[upstream.Kind]trouble{
-	upstream.Unreachable:  {"MCPS-UNREACHABLE", "cannot be reached", "Other servers are not affected; try again later.", ""},
-	upstream.Timeout:      {"MCPS-TIMEOUT", "did not answer in time", "The call was cancelled and may have taken effect.", ""},
-	upstream.Unauthorized: {"MCPS-UNAUTHORIZED", "does not accept our credentials", "Repeating the call will not help; the operator must fix the login.", ""},
-	upstream.Protocol:     {"MCPS-PROTOCOL", "gave an answer that is not valid MCP", "The call may have taken effect.", ""},
-	upstream.TooLarge:     {"MCPS-TOO-LARGE", "gave an answer beyond a limit", "Ask for less at once.", ""},
-	upstream.Uncertain:    {"MCPS-UNCERTAIN", "was lost while the call ran", "The call may have taken effect: check before repeating it.", ""},
-	upstream.Busy:         {"MCPS-BUSY", "has too many calls in progress", "Nothing was done.", "Try again in a moment."},
-	upstream.Config:       {"MCPS-CONFIG", "is not configured correctly", "Repeating the call will not help; the operator must fix the configuration.", ""},
-	upstream.Closed:       {"MCPS-CLOSED", "is shutting down", "Nothing more is served by this process; reconnect and check before repeating the call.", ""},
-	upstream.Open:         {"MCPS-OPEN", "is not called for a while", "Nothing was done; other servers are not affected.", ""},
-	upstream.Proxy:        {"MCPS-PROXY", "cannot be reached through the proxy", "The server has seen nothing; the operator must look at the proxy and its settings.", ""},
-	upstream.RateLimited:  {"MCPS-RATE-LIMITED", "limits how often it can be called", "Nothing was done.", "Wait before the next call."},
+	upstream.Unreachable:  {"MCPS-UNREACHABLE", "cannot be reached", "", "Other servers are not affected; try again later.", ""},
+	upstream.Timeout:      {"MCPS-TIMEOUT", "did not answer in time", "The call was cancelled and may have taken effect.", "", ""},
+	upstream.Unauthorized: {"MCPS-UNAUTHORIZED", "does not accept our credentials", "", "Repeating the call will not help; the operator must fix the login.", ""},
+	upstream.Protocol:     {"MCPS-PROTOCOL", "gave an answer that is not valid MCP", mayHave, "", ""},
+	upstream.TooLarge:     {"MCPS-TOO-LARGE", "gave an answer beyond a limit", mayHave, "Ask for less at once.", ""},
+	upstream.Uncertain:    {"MCPS-UNCERTAIN", "failed while the call ran", "The call may have taken effect: check before repeating it.", "", ""},
+	upstream.Busy:         {"MCPS-BUSY", "has too many calls in progress", "", "Nothing was done.", "Try again in a moment."},
+	upstream.Config:       {"MCPS-CONFIG", "is not configured correctly", "", "Repeating the call will not help; the operator must fix the configuration.", ""},
+	upstream.Closed:       {"MCPS-CLOSED", "is shutting down", "", "Nothing more is served by this process; reconnect and check before repeating the call.", ""},
+	upstream.Open:         {"MCPS-OPEN", "is not called for a while", "", "Nothing was done; other servers are not affected.", ""},
+	upstream.Proxy:        {"MCPS-PROXY", "cannot be reached through the proxy", "", "The server has seen nothing; the operator must look at the proxy and its settings.", ""},
+	upstream.RateLimited:  {"MCPS-RATE-LIMITED", "limits how often it can be called", "", "Nothing was done.", "Wait before the next call."},
 }
 
 var (
-	internalTrouble    = trouble{"MCPS-INTERNAL", "could not be called because of a fault in mcp-sidecar", "The call may have taken effect.", ""}
-	unsupportedTrouble = trouble{"MCPS-UNSUPPORTED", "asked for something that this agent cannot give", "Nothing more can be done with this call.", ""}
+	internalTrouble    = trouble{"MCPS-INTERNAL", "could not be called because of a fault in mcp-sidecar", mayHave, "", ""}
+	unsupportedTrouble = trouble{"MCPS-UNSUPPORTED", "asked for something that this agent cannot give", "", "Nothing more can be done with this call.", ""}
 )
 
 func troubleOf(err error) trouble {
@@ -53,20 +60,43 @@ func troubleOf(err error) trouble {
 // maxReason bounds how much of a server's failure is shown, in bytes.
 const maxReason = 400
 
-// describe says in a sentence or two what went wrong, and what can be done.
-func describe(server string, t trouble, err error) string {
+// describe says in a sentence or two what went wrong with a call, and what can be
+// done. A safe one does no harm when it is repeated.
+func describe(server string, t trouble, err error, safe bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "server %q %s", server, t.says)
 	if r := reason(err); r != "" {
 		b.WriteString(": " + r)
 	}
-	b.WriteString(". " + t.then)
-	if e := (*upstream.Error)(nil); errors.As(err, &e) && e.RetryAfter > 0 {
-		fmt.Fprintf(&b, " Retry after %s.", e.RetryAfter.Round(time.Second))
-	} else if t.when != "" {
-		b.WriteString(" " + t.when)
+	b.WriteByte('.')
+	e := &upstream.Error{}
+	errors.As(err, &e)
+	for _, s := range []string{t.effect(e.Unsent, safe), t.then, t.again(e.RetryAfter)} {
+		if s != "" {
+			b.WriteString(" " + s)
+		}
 	}
 	return b.String() + " (code " + t.code + ")"
+}
+
+// effect says what became of the call, where that may be unclear.
+func (t trouble) effect(unsent, safe bool) string {
+	switch {
+	case t.ran == "":
+		return ""
+	case unsent:
+		return "The call was not sent."
+	case safe:
+		return "It does no harm to repeat the call."
+	}
+	return t.ran
+}
+
+func (t trouble) again(after time.Duration) string {
+	if after > 0 {
+		return fmt.Sprintf("Retry after %s.", after.Round(time.Second))
+	}
+	return t.when
 }
 
 func reason(err error) string {

@@ -78,6 +78,9 @@ type Options struct {
 	// still in their first connect, and for what they list to such agents beyond
 	// what all see.
 	ListWait func(ctx context.Context, view string, who upstream.Viewer)
+	// Wake, if set, waits until a server that has not listed anything yet has done
+	// so, or says why it cannot.
+	Wake func(ctx context.Context, server string) error
 	// Serial, if set, says which servers take one tool call at a time from one
 	// agent.
 	Serial func(server string) bool

@@ -21,6 +21,7 @@ type outcome struct {
 
 // carry gets the answer to a call through all the questions that it takes.
 func (x *exchange) carry(ctx context.Context, server string, c *upstream.Call) (outcome, error) {
+	x.safe = c.Safe
 	switch {
 	case x.params.state != nil || x.params.responses != nil:
 		return x.resume(ctx, server, c)

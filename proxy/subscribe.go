@@ -16,9 +16,9 @@ func (x *exchange) subscribe(ctx context.Context) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	route, ok := x.owner(ctx, uri)
-	if !ok {
-		return answer{}, x.noResource(uri)
+	route, oerr := x.owner(ctx, uri)
+	if oerr != nil {
+		return x.astray(ctx, oerr, x.noResource(uri))
 	}
 	if err := x.f.follow(ctx, &x.sess.watcher, resource{route.Server, route.Inner}); err != nil {
 		return x.notSubscribed(ctx, route.Server, err)

@@ -96,7 +96,7 @@ func (x *exchange) answerTask(ctx context.Context, t task, responses []byte) {
 	params = append(append(append(params, `,"inputResponses":`...), responses...), '}')
 	_, err := x.do(ctx, t.server, &upstream.Call{Method: "tasks/update", Name: t.id, Params: params, Via: t.via})
 	if err != nil {
-		x.f.opt.Log.Info("call failed", "server", t.server, "op", "tasks/update", "caller", x.caller.ID, "err", err)
+		x.f.opt.Log.Info("call failed", "server", t.server, "op", "tasks/update", "caller", x.caller.ID, "code", troubleOf(err).code, "err", err)
 	}
 }
 

@@ -24,6 +24,7 @@ type Snapshot interface {
 	Template(uri string) (aggregate.Route, bool)
 	Inner(kind aggregate.Kind, server, inner string) (aggregate.Route, bool)
 	Native(kind aggregate.Kind, server string) iter.Seq2[aggregate.Route, []byte]
+	Unlisted(kind aggregate.Kind, name string) (server string, ok bool)
 	Has(capability string) bool
 	Info(server string) *upstream.Info
 	Servers() iter.Seq2[string, *upstream.Info]

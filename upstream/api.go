@@ -256,6 +256,9 @@ type Error struct {
 	Kind       Kind
 	Err        error
 	RetryAfter time.Duration // zero when unknown
+	// Unsent is true when there was no connection to send a call over: Err is why, and
+	// whatever it says of effects is not about the call.
+	Unsent bool
 }
 
 // Error names the server once, whatever it is about.

@@ -93,12 +93,11 @@ func (x *exchange) failStatus(resp *http.Response, cause *statusError) *Error {
 }
 
 // mayHaveRun reports whether a call that was answered with a failure of the server,
-// or of what stands in front of it, may have had its effect. 503 says that it was
-// not taken on.
+// or of what stands in front of it, may have run. 503 says that it was not taken on.
 func mayHaveRun(status int, c *Call) bool {
 	switch c.Method {
-	case "tools/call", "tasks/result", "tasks/update":
-		return !c.Safe && status != http.StatusServiceUnavailable
+	case "tools/call", "tasks/result", "tasks/update", "prompts/get", "resources/read", "completion/complete":
+		return status != http.StatusServiceUnavailable
 	}
 	return false
 }

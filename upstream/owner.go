@@ -76,8 +76,9 @@ func (o *owner) connect(ctx context.Context) (*held, error) {
 	h := o.open(c)
 	if err := o.list(ctx, c); err != nil && o.srv.listing.Load() == nil {
 		o.conn.Store(nil)
+		err = o.lost(o.explain(ctx, err))
 		h.finish(ctx, 0)
-		return nil, o.lost(o.explain(ctx, err))
+		return nil, err
 	}
 	o.sendLogLevel(ctx)
 	o.srv.lookAsking()

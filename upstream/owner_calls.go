@@ -31,7 +31,7 @@ func (o *owner) acquire(ctx context.Context) (*held, error) {
 	attempt, last, quiet := o.attempt, o.lastErr, o.quiet
 	o.mu.Unlock()
 	if last != nil && (time.Now().Before(quiet) || KindOf(last) == Closed) {
-		return nil, last
+		return nil, notSent(last)
 	}
 	select {
 	case o.wake <- struct{}{}:
@@ -43,19 +43,39 @@ func (o *owner) acquire(ctx context.Context) (*held, error) {
 	select {
 	case <-attempt:
 	case <-t.C:
-		return nil, &Error{Server: o.srv.name, Op: "connect", Kind: Unreachable, Err: fmt.Errorf("not connected within %v (lifecycle.wake_wait)", wait)}
+		return nil, &Error{Server: o.srv.name, Op: "connect", Kind: Unreachable, Unsent: true, Err: fmt.Errorf("not connected within %v (lifecycle.wake_wait)", wait)}
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	if c := o.current(); c != nil {
 		return c, nil
 	}
+	return nil, o.why()
+}
+
+// why says what ended the last attempt or the connection that it made.
+func (o *owner) why() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.lastErr != nil {
-		return nil, o.lastErr
+		return notSent(o.lastErr)
 	}
-	return nil, &Error{Server: o.srv.name, Kind: Unreachable, Err: errors.New("the connection ended at once")}
+	return &Error{Server: o.srv.name, Kind: Unreachable, Unsent: true, Err: errors.New("the connection ended at once")}
+}
+
+// notSent is the error of a call that got no connection, because of err: an answer
+// that was lost then was not the call's.
+func notSent(err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	out := *e
+	out.Unsent = true
+	if out.Kind == Uncertain {
+		out.Kind = Unreachable
+	}
+	return &out
 }
 
 // do sends a call, and once more where that is safe. sent says whether there was a

@@ -55,7 +55,7 @@ func (o *owner) list(ctx context.Context, c conn) error {
 	}
 	same := l.same(o.srv.listing.Load())
 	if !same {
-		o.srv.listing.Store(l)
+		o.srv.listed(l)
 	}
 	if !same || l.TTL > 0 { // what is kept is good for another TTL
 		o.srv.set.opt.Cache.store(o.srv, l)

@@ -60,6 +60,8 @@ type server struct {
 	logLevel  atomic.Pointer[string]
 	settled   chan struct{} // closed by settle
 	once      sync.Once
+	firstList chan struct{} // closed by listed
+	listOnce  sync.Once
 	opened    atomic.Int64 // connections so far; numbers them
 	asking    askingLists
 	subs      subscriptions
@@ -82,7 +84,7 @@ func newServer(set *Set, spec Server) *server {
 	}
 	s := &server{
 		set: set, name: spec.Name, settings: spec.Settings, err: spec.Err, offers: spec.Settings.offers(),
-		slots: make(chan struct{}, n), settled: make(chan struct{}), apart: map[route]*owner{}, last: map[string]*owner{},
+		slots: make(chan struct{}, n), settled: make(chan struct{}), firstList: make(chan struct{}), apart: map[route]*owner{}, last: map[string]*owner{},
 	}
 	s.bytes, s.answers = newByteBudget(spec.Name, spec.Settings), newByteBudget(spec.Name, spec.Settings)
 	s.breaker = newBreaker(spec.Name, spec.Settings.breaker())
@@ -108,6 +110,12 @@ func (s *Settings) offers() policy.Answers {
 }
 
 func (s *server) settle() { s.once.Do(func() { close(s.settled) }) }
+
+// listed publishes what the server lists.
+func (s *server) listed(l *Listing) {
+	s.listing.Store(l)
+	s.listOnce.Do(func() { close(s.firstList) })
+}
 
 // callable says why no call can be made at all, if so.
 func (s *server) callable() error {

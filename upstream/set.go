@@ -224,6 +224,30 @@ func (s *Set) Do(ctx context.Context, t Target, c *Call) (Response, error) {
 	return srv.doPlain(ctx, c)
 }
 
+// Wake waits until a server has listed what it has, and starts it for that if need
+// be. An error says why it cannot; it is as those of Do.
+func (s *Set) Wake(ctx context.Context, name string) error {
+	srv := s.byName[name]
+	if srv == nil {
+		return &Error{Server: name, Kind: Config, Err: errors.New("no such server")}
+	}
+	if err := srv.callable(); err != nil {
+		return err
+	}
+	c, err := srv.plain.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-srv.firstList:
+		return nil
+	case <-c.Done():
+		return srv.plain.why()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // doPlain sends a call over the connection that most share.
 func (s *server) doPlain(ctx context.Context, c *Call) (Response, error) {
 	v, err := s.admit(ctx, s.plain, c)

@@ -55,7 +55,7 @@ func (o *owner) wakesLater() bool {
 	}
 	era := l.Info.Era
 	s.era.CompareAndSwap(nil, &era)
-	s.listing.Store(l)
+	s.listed(l)
 	return true
 }
 

@@ -86,7 +86,7 @@ func (a *app) newFront() *proxy.Front {
 	a.views.keeper.Add(defaultProfile, "")
 	opt := proxy.Options{
 		Views: a.views.keeper, Upstreams: a.set, Callers: a.callers, Limits: a.cfg.Limits,
-		Version: version, ListWait: a.listWait, Log: a.log,
+		Version: version, ListWait: a.listWait, Wake: a.wake, Log: a.log,
 		Serial:   func(server string) bool { return serial[server] },
 		LogLevel: a.wantLevel,
 	}
@@ -107,6 +107,13 @@ func (a *app) listWait(ctx context.Context, view string, who upstream.Viewer) {
 	a.set.Expect(defaultProfile, who)
 	a.set.AwaitAsking(ctx, a.cfg.ListWait-time.Since(began), who, names...)
 	a.views.rebuild()
+}
+
+// wake has a server list what it has, and that shown.
+func (a *app) wake(ctx context.Context, server string) error {
+	err := a.set.Wake(ctx, server)
+	a.views.rebuild()
+	return err
 }
 
 // run keeps the servers, views and sessions until ctx ends and all are closed.

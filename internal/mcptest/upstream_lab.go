@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,7 +15,7 @@ import (
 //
 //	wait       waits for n milliseconds and notes when that is cancelled
 //	cancelled  tells how often that was so
-//	grow       adds a tool and tells that the list changed
+//	grow       adds a tool, of a name that no other process adds, and tells that the list changed
 //	touch      tells that the lab's document changed
 //	job        runs as a task where the client wants that
 const (
@@ -137,7 +138,7 @@ func (u *Upstream) labList() []string {
 	defer u.lab.mu.Unlock()
 	out := []string{labTools}
 	for i := range u.lab.grown {
-		out = append(out, fmt.Sprintf(`{"name":"grown-%d","inputSchema":{"type":"object"}}`, i+1))
+		out = append(out, fmt.Sprintf(`{"name":"grown-%d-%d","inputSchema":{"type":"object"}}`, os.Getpid(), i+1))
 	}
 	return out
 }

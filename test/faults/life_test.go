@@ -163,12 +163,12 @@ func halfOpen(t *testing.T, w *world) {
 	}
 	w.fails(t, "k", callTime, "OPEN")
 	before := w.bad.Journal.Ran("k")
-	time.Sleep(2500 * time.Millisecond)
+	time.Sleep(6500 * time.Millisecond) // open: 6s
 	codes := w.together(t, 10)
 	if n := w.bad.Journal.Ran("k") - before; n != 1 || codes["OPEN"] != 9 {
 		t.Errorf("%d of 10 calls were sent, %v", n, codes)
 	}
-	time.Sleep(2500 * time.Millisecond)
+	time.Sleep(6500 * time.Millisecond)
 	w.serves(t)
 }
 

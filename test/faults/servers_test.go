@@ -101,7 +101,7 @@ var rows = []row{
 	{ids: "U10d", shared: "sessions", test: answers},
 	{ids: "A13383", shared: "sessions", test: fails(callTime, "PROTOCOL")},
 	{ids: "U13", shared: "breakers", settings: []string{"lifecycle: {retry_pause: 1s}"}, test: trips},
-	{ids: "U13b", shared: "breakers", settings: []string{"supports_parallel_tool_calls: true", "breaker: {open: 2s}", "lifecycle: {retry_pause: 500ms}"}, test: halfOpen},
+	{ids: "U13b", shared: "breakers", settings: []string{"supports_parallel_tool_calls: true", "breaker: {open: 6s}", "lifecycle: {retry_pause: 500ms}"}, test: halfOpen},
 	{ids: "U16", shared: "down", test: elsewhere},
 	{ids: "R6a R6b R6c R6d R6e R6f R6g", shared: "streams of GET", test: fewStreams},
 	{ids: "R18", settings: hasty, test: down("connect_timeout of 2s")},

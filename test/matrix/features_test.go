@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -231,11 +232,17 @@ func listChanged(t *testing.T, p *pair) {
 	await := p.hear(t, `{"toolsListChanged":true}`)
 	p.says(t, "grow", `{}`, "grown")
 	await("notifications/tools/list_changed", "")
-	eventually(t, "the new tool", func() bool { return p.grown(t) > before })
+	eventually(t, "the new tool", func() bool { return len(news(p.grown(t), before)) > 0 })
 }
 
-// grown counts the tools that grow added.
-func (p *pair) grown(t *testing.T) (n int) {
+// news are the names that were not there before. What there was may be gone: agents
+// see the lists of one process of several.
+func news(now, before []string) []string {
+	return slices.DeleteFunc(now, func(name string) bool { return slices.Contains(before, name) })
+}
+
+// grown returns the tools that grow added.
+func (p *pair) grown(t *testing.T) (names []string) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	all, err := p.agent.List(ctx, "tools/list", "tools")
@@ -243,11 +250,11 @@ func (p *pair) grown(t *testing.T) (n int) {
 		t.Fatal(err)
 	}
 	for _, tool := range all {
-		if strings.HasPrefix(mcptest.Text(tool, "name"), p.tool("grown-")) {
-			n++
+		if name := mcptest.Text(tool, "name"); strings.HasPrefix(name, p.tool("grown-")) {
+			names = append(names, name)
 		}
 	}
-	return n
+	return names
 }
 
 func resourceUpdate(t *testing.T, p *pair) {

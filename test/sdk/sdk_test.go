@@ -264,11 +264,13 @@ func grows(t *testing.T, a *agent) {
 	before := a.grown(t)
 	a.says(t, "grow", "grown")
 	a.await(t, "tools changed")
-	eventually(t, "the new tool", func() bool { return a.grown(t) > before })
+	eventually(t, "the new tool", func() bool { 
+		return slices.ContainsFunc(a.grown(t), func(name string) bool { return !slices.Contains(before, name) })
+	})
 }
 
-// grown counts the tools that grow added.
-func (a *agent) grown(t *testing.T) int {
+// grown returns the tools that grow added, to the process whose lists agents see.
+func (a *agent) grown(t *testing.T) []string {
 	t.Helper()
 	var names []string
 	for tool, err := range a.Tools(t.Context(), nil) {
@@ -277,7 +279,7 @@ func (a *agent) grown(t *testing.T) int {
 		}
 		names = append(names, tool.Name)
 	}
-	return len(slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, a.tool("grown-")) }))
+	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, a.tool("grown-")) })
 }
 
 func updates(t *testing.T, a *agent, uri string) {
