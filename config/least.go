@@ -17,7 +17,7 @@ var leasts = map[string]string{
 	"limits.stream_queue": "1", "limits.replay_bytes": "65536", "limits.parked": "1", "limits.parked_per_caller": "1",
 	"limits.parked_time": "1s",
 
-	"mcp_servers.connect_timeout": moreThan0, "mcp_servers.keepalive_interval": "5s",
+	"mcp_servers.connect_timeout": moreThan0, "mcp_servers.progress_timeout": moreThan0, "mcp_servers.keepalive_interval": "5s",
 	"mcp_servers.max_concurrency": "1", "mcp_servers.max_processes": "1", "mcp_servers.max_message_bytes": "1024",
 	"mcp_servers.lifecycle.retry_pause": "10ms", "mcp_servers.lifecycle.retry_pause_max": "10ms",
 	"mcp_servers.lifecycle.probe_interval": "1s", "mcp_servers.lifecycle.wake_wait": "10ms", "mcp_servers.lifecycle.stop_grace": "10ms",
@@ -159,6 +159,24 @@ func noValue(p *pair, path []string) string {
 		return "has no value: name models, or leave the key out for any"
 	}
 	return ""
+}
+
+// emptyProxy finds a proxy that is an empty text: whoever writes that means none, and
+// would get whichever proxy holds for all.
+func emptyProxy(root *node) bool {
+	p := root.get("egress").pair("proxy")
+	return p != nil && (p.val.kind == null || p.val.kind == text && strings.TrimSpace(p.val.text) == "")
+}
+
+func (e *entry) emptyProxy() {
+	const msg = "is empty: write direct for none"
+	switch {
+	case !emptyProxy(e.s.node):
+	case e.s.Foreign:
+		e.warn(msg+", ignored", "egress", "proxy")
+	default:
+		e.bad(msg+", or leave the key out for the proxy that holds for all servers", "egress", "proxy")
+	}
 }
 
 // emptyEndpoint warns of a chat endpoint that says nothing.

@@ -15,11 +15,12 @@ var softened = map[string]func(*upstream.Settings, []string){
 	"transport":            func(s *upstream.Settings, _ []string) { s.Transport = "" },
 	"auth":                 func(s *upstream.Settings, _ []string) { s.Auth = "" },
 	"identity_header":      func(s *upstream.Settings, _ []string) { s.IdentityHeader = nil },
+	"progress_timeout":     func(s *upstream.Settings, _ []string) { s.ProgressTimeout = 0 },
 	"connect_timeout":      func(s *upstream.Settings, _ []string) { s.ConnectTimeout = 0 },
 	"keepalive_interval":   softKeepalive,
 	"idle_timeout_seconds": func(s *upstream.Settings, _ []string) { s.IdleTimeout = 0 },
 	"max_lifetime_seconds": func(s *upstream.Settings, _ []string) { s.MaxLifetime = 0 },
-	"lifecycle":            func(s *upstream.Settings, _ []string) { s.Lifecycle = upstream.Lifecycle{} },
+	"lifecycle":            softLifecycle,
 	"sampling":             softSampling,
 	"elicitation":          func(s *upstream.Settings, _ []string) { s.Elicitation.Timeout = 0 },
 }
@@ -28,6 +29,19 @@ var softened = map[string]func(*upstream.Settings, []string){
 func softKeepalive(s *upstream.Settings, _ []string) {
 	if s.KeepaliveInterval = max(s.KeepaliveInterval, 0); s.KeepaliveInterval > 0 {
 		s.KeepaliveInterval = 5 * time.Second
+	}
+}
+
+// softLifecycle leaves out what the other spelling of a key contradicts, or all.
+func softLifecycle(s *upstream.Settings, path []string) {
+	l := &s.Lifecycle
+	switch {
+	case path[1] == "idle_timeout_seconds" && l.IdleTimeout > 0:
+		l.IdleTimeout = 0
+	case path[1] == "max_lifetime_seconds" && l.MaxLifetime > 0:
+		l.MaxLifetime = 0
+	default:
+		*l = upstream.Lifecycle{}
 	}
 }
 

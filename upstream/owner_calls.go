@@ -109,7 +109,11 @@ func (o *owner) through(ctx context.Context, cn *held, c *Call) (Response, error
 		return Response{}, err
 	}
 	defer leave()
-	r, err := cn.Do(ctx, c)
+	do := cn.Do
+	if o.srv.settings.patient(c) {
+		do = func(ctx context.Context, c *Call) (Response, error) { return o.doPatiently(ctx, cn, c) }
+	}
+	r, err := do(ctx, c)
 	r.Via = cn.via
 	if dead := cn.dead.Load(); err != nil && dead != nil {
 		err = o.deadUnder(err, *dead)

@@ -64,6 +64,9 @@ type Settings struct {
 
 	// Timeout bounds one call. If zero, 300s. If negative, there is no bound.
 	Timeout time.Duration `yaml:"timeout"`
+	// ProgressTimeout bounds the wait for news of a call: progress and log messages
+	// begin it anew, up to Timeout in all. If zero, there is no such bound.
+	ProgressTimeout time.Duration `yaml:"progress_timeout"`
 	// ConnectTimeout bounds one whole start: spawn or dial, handshake and probe.
 	// If zero, 60s.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`

@@ -61,6 +61,8 @@ func (s *Settings) Validate(name string) []Fault {
 	c.elicitation()
 	c.s.OAuth.Validate(func(key, msg string) { c.bad(msg, "oauth", key) })
 	c.inactive()
+	c.misplaced()
+	c.clashes()
 	return c.faults
 }
 
@@ -160,7 +162,7 @@ func (c *check) numbers() {
 		key string
 		val time.Duration
 	}{
-		{"connect_timeout", c.s.ConnectTimeout}, {"keepalive_interval", c.s.KeepaliveInterval},
+		{"connect_timeout", c.s.ConnectTimeout}, {"progress_timeout", c.s.ProgressTimeout}, {"keepalive_interval", c.s.KeepaliveInterval},
 		{"relist_interval", c.s.RelistInterval},
 		{"idle_timeout_seconds", c.s.IdleTimeout}, {"max_lifetime_seconds", c.s.MaxLifetime},
 	} {
@@ -173,6 +175,9 @@ func (c *check) numbers() {
 	}
 	if c.s.Lifecycle.MaxLifetime < 0 {
 		c.bad("must not be negative", "lifecycle", "max_lifetime_seconds")
+	}
+	if p, all := c.s.ProgressTimeout, c.s.callTimeout(nil); p > 0 && all > 0 && p >= all {
+		c.advise(fmt.Sprintf("has no effect: timeout (%v) ends a call before", all), "progress_timeout")
 	}
 	if k := c.s.KeepaliveInterval; k > 0 && k < minInterval {
 		c.bad(fmt.Sprintf("must be at least %v", minInterval), "keepalive_interval")

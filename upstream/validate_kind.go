@@ -37,7 +37,7 @@ var fits = map[string]whom{
 	"egress.proxy": forCommand | forURL,
 	"egress.allow": forCommand | forURL, "egress.via": forCommand | forURL, // see egress.Server
 
-	"timeout": forAll, "connect_timeout": forAll, "keepalive_interval": forAll, "keepalive_timeout": forAll,
+	"timeout": forAll, "progress_timeout": forAll, "connect_timeout": forAll, "keepalive_interval": forAll, "keepalive_timeout": forAll,
 	"idle_timeout_seconds": forLocal, "max_lifetime_seconds": forLocal,
 	"lifecycle.idle_timeout_seconds": forLocal, "lifecycle.max_lifetime_seconds": forLocal,
 	"lifecycle.connect_retries": forAll, "lifecycle.reconnect_retries": forAll,
