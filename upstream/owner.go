@@ -196,6 +196,9 @@ func (o *owner) open(c conn) *held {
 		o.srv.foundEra(c.Info().Era)
 		o.srv.both.Store(c.Info().BothEras)
 	}
+	if o.srv.settings.SSLVerify.Off && !o.srv.settings.local() {
+		o.srv.trusting.Do(o.srv.warnTrust)
+	}
 	h := newHeld(c, o.label(o.srv.opened.Add(1)), o.lift)
 	o.lift = nil
 	o.conn.Store(h)

@@ -66,6 +66,8 @@ type server struct {
 	asking    askingLists
 	subs      subscriptions
 
+	trusting sync.Once // of warnTrust
+
 	turning sync.Mutex // one change of status at a time
 
 	mu    sync.Mutex
@@ -212,6 +214,11 @@ func (s *server) logState(old, st *Status) {
 	default:
 		log.Info("server state", "state", st.State)
 	}
+}
+
+// warnTrust says that nobody knows who the server is.
+func (s *server) warnTrust() {
+	s.set.opt.Log.Warn("the server's certificate is not checked (ssl_verify: false): whoever is on the way can read and change what is sent, credentials too", "server", s.name)
 }
 
 func (s *server) changed() {

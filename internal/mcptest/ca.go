@@ -106,9 +106,6 @@ func (p *Pair) TLS() tls.Certificate {
 	}
 }
 
-// Signer is the private key.
-func (p *Pair) Signer() crypto.Signer { return p.sign }
-
 // Combined is certificate and key in one PEM.
 func (p *Pair) Combined() []byte { return append(p.Cert[:len(p.Cert):len(p.Cert)], p.Key...) }
 

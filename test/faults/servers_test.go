@@ -117,7 +117,7 @@ var rows = []row{
 	{ids: "T3+ca", shared: "TLS known", settings: []string{"ssl_verify: $CA"}, test: down("certificate required")},
 	{ids: "T3+none", shared: "TLS known", settings: []string{"ssl_verify: $CA", "client_cert: /nonexistent/client.pem"}, test: down("no such file")},
 	{ids: "T6e+ca", shared: "TLS known", settings: []string{"ssl_verify: $CA"}, test: serves},
-	{ids: "T6e+off T6a+off T6b+off", shared: "TLS known", settings: []string{"ssl_verify: false"}, test: serves},
+	{ids: "T6e+off T6a+off T6b+off", shared: "TLS known", settings: []string{"ssl_verify: false"}, test: trusts},
 	{ids: "T6b+ca", shared: "TLS known", settings: []string{"ssl_verify: $CA"}, test: down("unknown authority")},
 	{ids: "T6a+ca T6d+ca", shared: "TLS known", settings: []string{"ssl_verify: $CA"}, test: down("expired or is not yet valid")},
 	{ids: "T6c+ca", shared: "TLS known", settings: []string{"ssl_verify: $CA"}, test: down("doesn't contain any IP SANs")},
@@ -391,4 +391,19 @@ func remembersEra(t *testing.T, w *world) {
 func relists(t *testing.T, w *world) {
 	answers(t, w)
 	waitFor(t, "the new tool", func() bool { return w.listed(t).has("mcp_" + w.name + "_" + evil.Grown) })
+}
+
+// trusts holds that a certificate nobody checks is spoken of, once.
+func trusts(t *testing.T, w *world) {
+	w.serves(t)
+	line := "server=" + w.name
+	n := 0
+	for l := range strings.Lines(w.s.Log()) {
+		if strings.Contains(l, "is not checked (ssl_verify: false)") && strings.Contains(l, line) {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d lines warn of it, want 1", n)
+	}
 }
