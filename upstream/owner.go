@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,7 +104,19 @@ func (o *owner) explain(ctx context.Context, err error) error {
 	if KindOf(err) == 0 {
 		return &Error{Server: o.srv.name, Op: "connect", Kind: Unreachable, Err: err}
 	}
+	if e, ok := err.(*Error); ok && settled(err) {
+		out := *e
+		out.Kind = Config
+		return &out
+	}
 	return err
+}
+
+// settled reports whether another attempt will end as this one did, until somebody
+// changes a setting: the server is elsewhere, or wants a certificate of ours.
+func settled(err error) bool {
+	var to *redirectError
+	return errors.As(err, &to) || strings.Contains(err.Error(), "tls: certificate required")
 }
 
 // dial makes a connection with what the settings say now.

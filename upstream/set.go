@@ -52,6 +52,10 @@ type Options struct {
 	// Cache keeps what servers listed, for those that start with their first call.
 	// If nil, they start at once.
 	Cache *Cache
+	// Shows reports whether anything of what a server listed is shown to anybody. If
+	// nothing is, no call would ever start it: it does not wait for one then. If nil,
+	// all is shown. It may be called by several goroutines.
+	Shows func(server string, l *Listing) bool
 	// OnChange is called after a server's status or listing changed. It must not
 	// block. It may be nil.
 	OnChange func(server string)

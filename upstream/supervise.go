@@ -50,7 +50,7 @@ func (o *owner) wakesLater() bool {
 		return false
 	}
 	l := s.set.opt.Cache.load(s)
-	if l == nil {
+	if l == nil || s.set.opt.Shows != nil && !s.set.opt.Shows(s.name, l) {
 		return false
 	}
 	era := l.Info.Era

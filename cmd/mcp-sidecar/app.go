@@ -56,6 +56,7 @@ func (p *program) assemble(cfg *config.Config) (*app, error) {
 		Vars: cfg.Vars, Environ: p.env,
 		Builtins: map[string]upstream.Builtin{"demo": demo.Builtin},
 		OnChange: v.changed,
+		Shows:    v.shows,
 		OnNotify: func(from upstream.Origin, method string, params []byte) {
 			a.front.Notify(defaultProfile, from, method, params)
 		},

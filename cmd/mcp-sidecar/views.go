@@ -209,6 +209,15 @@ func (v *views) sources(names []string) []aggregate.Source {
 	return out
 }
 
+// shows reports whether a view shows anything of what a server listed.
+func (v *views) shows(server string, l *upstream.Listing) bool {
+	p := v.policies[server]
+	view := aggregate.View{OwnNames: true, Cleaner: v.cleaner, PageBytes: v.pageBytes,
+		Sources: []aggregate.Source{{Server: server, Listing: l, Filter: p.filter, Namer: p.namer, ReadOnlyOnly: p.readOnly}}}
+	snap := aggregate.Build(view, &v.fragments)
+	return snap.Count(aggregate.Tools)+snap.Count(aggregate.Prompts)+snap.Count(aggregate.Resources)+snap.Count(aggregate.Templates) > 0
+}
+
 // seenBy returns sources with what the servers show to such agents, or sources
 // itself where that is the same.
 func (v *views) seenBy(who upstream.Viewer, sources []aggregate.Source) []aggregate.Source {

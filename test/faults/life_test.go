@@ -236,35 +236,51 @@ func refusedByProxy(word string) func(*testing.T, *world) {
 	}
 }
 
-// Issue 4: a lazy server whose tools are known starts with its first call; twenty at
-// once start one process.
+// A lazy server whose tools are known starts with its first call; twenty at once
+// start one process. One of which agents see nothing starts at once: no call could
+// ever do that.
 func TestLazy(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
 	bad := evil.Start(t, evil.Good, false)
-	config := filepath.Join(dir, "c.yaml")
-	text := "mcp_servers:\n" + bad.Entry("sleepy", "lazy: true", "supports_parallel_tool_calls: true")
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	args := []string{"--config", config, "--insecure-no-auth", "--state-dir", filepath.Join(dir, "state")}
-	lives := func() *world {
-		s := mcptest.StartServe(t, args...)
-		client := &http.Client{Transport: &http.Transport{}}
-		t.Cleanup(client.CloseIdleConnections)
-		return &world{s: s, a: &mcptest.Agent{URL: s.URL, Client: client}, bad: bad, name: "sleepy"}
-	}
-	first := lives()
+	l := &sleeper{bad: bad, config: filepath.Join(t.TempDir(), "c.yaml"), state: t.TempDir()}
+	first := l.lives(t)
 	first.serves(t)
-	if err := syscall.Kill(first.s.PID, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, "the program to end", func() bool { return living([]int{first.s.PID}) == 0 })
-	second := lives()
+	l.ends(t, first)
+	second := l.lives(t)
 	if !second.listed(t).has("mcp_sleepy_ping_tool") || bad.Journal.Starts() != 1 {
 		t.Fatalf("%d starts, want 1; the log:\n%s", bad.Journal.Starts(), second.s.Log())
 	}
 	if codes := second.together(t, 20); codes[""] != 20 || bad.Journal.Starts() != 2 {
 		t.Errorf("%d starts, want one for all 20 calls: %v", bad.Journal.Starts()-1, codes)
 	}
+	l.ends(t, second)
+	l.lives(t, "tools: {include: [none_such], resources: false, prompts: false}")
+	waitFor(t, "a start without a call", func() bool { return bad.Journal.Starts() == 3 })
+}
+
+// A sleeper is one lazy server in the lives of several programs.
+type sleeper struct {
+	bad           *evil.Running
+	config, state string
+}
+
+func (l *sleeper) lives(t *testing.T, settings ...string) *world {
+	t.Helper()
+	settings = append(settings, "lazy: true", "supports_parallel_tool_calls: true")
+	text := "mcp_servers:\n" + l.bad.Entry("sleepy", settings...)
+	if err := os.WriteFile(l.config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := mcptest.StartServe(t, "--config", l.config, "--insecure-no-auth", "--state-dir", l.state)
+	client := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(client.CloseIdleConnections)
+	return &world{s: s, a: &mcptest.Agent{URL: s.URL, Client: client}, bad: l.bad, name: "sleepy"}
+}
+
+func (l *sleeper) ends(t *testing.T, w *world) {
+	t.Helper()
+	if err := syscall.Kill(w.s.PID, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the program to end", func() bool { return living([]int{w.s.PID}) == 0 })
 }
