@@ -26,15 +26,18 @@ func unknown(r *http.Request) *http.Response {
 func statusOf(err error) int {
 	var refused *refusedError
 	switch {
-	case errors.As(err, &refused):
+	case errors.As(err, &refused), errors.Is(err, errForeign):
 		return http.StatusForbidden
-	case errors.Is(err, errBusy), errors.Is(err, errEnded):
+	case errors.Is(err, errBusy), errors.Is(err, errEnded), unplaced(err):
 		return http.StatusServiceUnavailable
 	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusGatewayTimeout
 	}
 	return http.StatusBadGateway
 }
+
+// unplaced reports whether a connection got no place.
+func unplaced(err error) bool { return errors.Is(err, errCrowded) || errors.Is(err, errFull) }
 
 // quiet drops the lines of libraries: they quote what children write.
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
@@ -80,26 +83,35 @@ func (c *child) note(ctx context.Context, err error) {
 	if untold > 0 {
 		attrs = append(attrs, slog.Int("not_logged", untold))
 	}
+	level, msg := slog.LevelWarn, "egress of a child refused"
 	var refused *refusedError
-	if errors.As(err, &refused) {
+	switch {
+	case errors.As(err, &refused):
 		attrs = append(attrs, slog.String("host", refused.host), slog.String("port", refused.port), slog.String("reason", string(refused.why)))
-		c.owner.log.LogAttrs(ctx, slog.LevelWarn, "egress of a child refused", attrs...)
-		return
+	case isRefusal(err):
+		attrs = append(attrs, slog.String("reason", err.Error()))
+	default:
+		level, msg = slog.LevelInfo, "egress of a child failed"
+		attrs = append(attrs, slog.Any("err", err))
 	}
-	attrs = append(attrs, slog.Any("err", err))
-	c.owner.log.LogAttrs(ctx, slog.LevelInfo, "egress of a child failed", attrs...)
+	c.owner.log.LogAttrs(ctx, level, msg, attrs...)
+}
+
+// isRefusal reports whether it was we who did not let it.
+func isRefusal(err error) bool {
+	var refused *refusedError
+	return errors.As(err, &refused) || errors.Is(err, errForeign) || unplaced(err)
 }
 
 // note reports whether to log, and how many before were not logged.
 func (n *counter) note(err error, now time.Time) (tell bool, untold int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var refused *refusedError
 	switch {
 	case err == nil:
 		n.counts.Allowed++
 		return false, 0
-	case errors.As(err, &refused):
+	case isRefusal(err):
 		n.counts.Refused++
 	default:
 		n.counts.Failed++

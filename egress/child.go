@@ -23,7 +23,10 @@ type child struct {
 	plain  *http.Transport // for what comes without CONNECT
 	dial   DialFunc        // ends with the child
 	stop   context.CancelFunc
-	gone   bool // guarded by the registry's mu
+
+	// Guarded by the registry's mu.
+	gone    bool
+	clients int // connections from the process
 }
 
 // newChild is called under mu.
@@ -71,7 +74,7 @@ func (c *child) tunnel(ctx context.Context, t childTarget, client *conn) (net.Co
 		return nil, err
 	}
 	conn := &conn{Conn: raw, child: c, active: client.active, done: c.give}
-	if !c.owner.open.add(conn, 2*maxClients) {
+	if !c.owner.open.add(conn) {
 		c.give()
 		return nil, errEnded
 	}
@@ -124,7 +127,7 @@ func (c *child) dialPlain(ctx context.Context, _, addr string) (net.Conn, error)
 		return nil, err
 	}
 	conn := &conn{Conn: raw, child: c, active: newActive()}
-	if !c.owner.open.add(conn, 2*maxClients) {
+	if !c.owner.open.add(conn) {
 		return nil, errEnded
 	}
 	return conn, nil

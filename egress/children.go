@@ -18,10 +18,6 @@ import (
 )
 
 const (
-	// maxChildConns bounds what one child has open at once.
-	maxChildConns = 256
-	// maxClients bounds the connections of all children, known or not.
-	maxClients = 4096
 	// childIdle is how long a connection may carry nothing.
 	childIdle = 10 * time.Minute
 	// childDial bounds the dialling of one address.
@@ -63,6 +59,7 @@ func (e *Egress) NewChildren(log *slog.Logger) *Children {
 		log:    log,
 		dial:   (&net.Dialer{Timeout: childDial}).DialContext,
 		idle:   childIdle,
+		open:   registry{patience: strangerTime},
 		opened: make(chan struct{}),
 		byUser: map[string]*child{},
 		counts: map[string]*counter{},

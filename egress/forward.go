@@ -14,8 +14,12 @@ import (
 	"github.com/elazarl/goproxy"
 )
 
-// connKey is where a request carries the connection it came on.
-type connKey struct{}
+// connKey and childKey are where a request carries the connection it came on and
+// the child that sent it.
+type (
+	connKey  struct{}
+	childKey struct{}
+)
 
 func (c *Children) newServer(ctx context.Context) *http.Server {
 	srv := &http.Server{
@@ -60,19 +64,40 @@ func (c *Children) handle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.open.leave()
-	c.proxy.ServeHTTP(w, r)
+	ch, err := c.identify(r)
+	if err != nil {
+		w.Header().Set("Connection", "close")
+		http.Error(w, "mcp-sidecar: "+err.Error(), statusOf(err))
+		return
+	}
+	c.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), childKey{}, ch)))
 }
 
-// identify is who, and ties the connection to the child.
-func (c *Children) identify(r *http.Request) *child {
+// identify is who, and ties the connection to the child. A request of nobody is
+// no error: what it wants decides how it is answered.
+func (c *Children) identify(r *http.Request) (*child, error) {
 	ch := c.who(r)
-	if ch == nil || !c.open.own(clientOf(r), ch) {
-		return nil
+	if ch == nil {
+		return nil, nil
 	}
-	return ch
+	of, err := c.open.own(clientOf(r), ch)
+	switch {
+	case err == nil:
+		return ch, nil
+	case errors.Is(err, errEnded):
+		return nil, nil // it was there a moment ago
+	}
+	of.note(r.Context(), err)
+	return nil, err
 }
 
 func clientOf(r *http.Request) *conn { return r.Context().Value(connKey{}).(*conn) }
+
+// childOf is the child that a request comes from, or nil.
+func childOf(r *http.Request) *child {
+	ch, _ := r.Context().Value(childKey{}).(*child)
+	return ch
+}
 
 var (
 	tunnelled = &goproxy.ConnectAction{Action: goproxy.ConnectAccept}
@@ -82,7 +107,7 @@ var (
 // admit looks at who sends a CONNECT; where it goes is looked at in connect.
 func (c *Children) admit(host string, ctx *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
 	switch _, _, err := net.SplitHostPort(host); {
-	case c.identify(ctx.Req) == nil:
+	case childOf(ctx.Req) == nil:
 		ctx.Resp = unknown(ctx.Req)
 	case err != nil:
 		ctx.Resp = answer(ctx.Req, http.StatusBadRequest, "CONNECT needs a host and a port")
@@ -95,9 +120,9 @@ func (c *Children) admit(host string, ctx *goproxy.ProxyCtx) (*goproxy.ConnectAc
 
 // connect makes the connection for a CONNECT.
 func (c *Children) connect(r *http.Request, _, addr string) (net.Conn, error) {
-	ch := c.who(r)
+	ch := childOf(r)
 	if ch == nil {
-		return nil, errEnded // it was there a moment ago
+		return nil, errEnded
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -123,7 +148,7 @@ func unconnected(w io.Writer, ctx *goproxy.ProxyCtx, err error) {
 
 // request sends what comes without CONNECT.
 func (c *Children) request(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
-	ch := c.identify(r)
+	ch := childOf(r)
 	switch {
 	case ch == nil:
 		return r, unknown(r)

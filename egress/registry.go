@@ -1,27 +1,105 @@
 package egress
 
 import (
+	"container/list"
+	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// A registry knows all that the children's proxy has open, so that it can end it
-// and wait for it.
+const (
+	// maxChildConns bounds what one child has open at once, to the proxy and beyond.
+	maxChildConns = 256
+	// maxClients bounds the connections of all children to the proxy; beyond it
+	// each still gets as many as assured says, so that many cannot shut one out.
+	maxClients = 4096
+	assured    = 16
+	// maxStrangers bounds the connections that have not said whose they are.
+	maxStrangers = 256
+	// strangerTime is how long they have to say so.
+	strangerTime = 5 * time.Second
+)
+
+var (
+	errCrowded = fmt.Errorf("this process has %d connections to the children's proxy open, and gets no more", maxChildConns)
+	errFull    = errors.New("the children's proxy has too many connections open")
+	errForeign = errors.New("this connection belongs to another process")
+)
+
+// A registry knows all that the children's proxy has open, so that it can bound
+// it, end it and wait for it.
 type registry struct {
-	mu    sync.Mutex
-	conns map[*conn]struct{}
-	ended bool
-	none  sync.WaitGroup // connections and handlers; grows under mu and before ended only
+	patience time.Duration // strangers have it
+
+	mu        sync.Mutex
+	conns     map[*conn]struct{}
+	strangers list.List // of *conn: nobody's yet, the oldest first
+	owned     int       // connections from children
+	ended     bool
+	none      sync.WaitGroup // connections and handlers; grows under mu and before ended only
+}
+
+// admit takes in a connection of which nobody knows whose it is, and reports
+// whether it may live; if not, it has been closed. Where there are too many, the
+// oldest goes: a newcomer with credentials always gets in.
+func (r *registry) admit(c *conn) bool {
+	if !r.add(c) {
+		return false
+	}
+	for _, old := range r.enlist(c) {
+		old.kill()
+	}
+	return true
+}
+
+// enlist makes c a stranger, and returns those that have to go for it.
+func (r *registry) enlist(c *conn) (oldest []*conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, open := r.conns[c]; !open {
+		return nil // the end has come
+	}
+	c.place = r.strangers.PushBack(c)
+	c.overdue = time.AfterFunc(r.patience, c.expire)
+	for r.strangers.Len() > maxStrangers {
+		old := r.strangers.Front().Value.(*conn)
+		old.known()
+		oldest = append(oldest, old)
+	}
+	return oldest
+}
+
+// known takes c from the strangers, and reports whether it was one. It is called
+// under mu.
+func (c *conn) known() bool {
+	if c.place == nil {
+		return false
+	}
+	c.reg.strangers.Remove(c.place)
+	c.place = nil
+	c.overdue.Stop()
+	return true
+}
+
+// expire ends a connection that is still a stranger.
+func (c *conn) expire() {
+	c.reg.mu.Lock()
+	stranger := c.known()
+	c.reg.mu.Unlock()
+	if stranger {
+		c.kill()
+	}
 }
 
 // add reports whether c may live; if not, it has been closed.
-func (r *registry) add(c *conn, most int) bool {
+func (r *registry) add(c *conn) bool {
 	c.reg = r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ended || c.child != nil && c.child.gone || len(r.conns) >= most {
+	if r.ended || c.child != nil && c.child.gone {
 		c.Conn.Close()
 		return false
 	}
@@ -36,6 +114,11 @@ func (r *registry) add(c *conn, most int) bool {
 func (r *registry) remove(c *conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	c.known()
+	if c.counted {
+		c.child.clients--
+		r.owned--
+	}
 	delete(r.conns, c)
 	r.none.Done()
 }
@@ -53,13 +136,30 @@ func (r *registry) enter() bool {
 
 func (r *registry) leave() { r.none.Done() }
 
-// own notes whose client a connection is, and reports whether that child is
-// still there.
-func (r *registry) own(c *conn, ch *child) bool {
+// own makes a connection that of the child whose credentials came on it, which
+// counts it from then on. If it may not, of is whom that concerns.
+func (r *registry) own(c *conn, ch *child) (of *child, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c.child = ch
-	return !ch.gone
+	switch {
+	case ch.gone:
+		return ch, errEnded
+	case c.child == ch:
+		return ch, nil
+	case c.child != nil:
+		return c.child, errForeign
+	case c.place == nil: // it is being closed
+		return ch, errEnded
+	case ch.clients >= maxChildConns:
+		return ch, errCrowded
+	case r.owned >= maxClients && ch.clients >= assured:
+		return ch, errFull
+	}
+	c.known()
+	c.child, c.counted = ch, true
+	ch.clients++
+	r.owned++
+	return ch, nil
 }
 
 // closeOf ends what a child has open, and lets nothing more of it begin.
@@ -101,10 +201,15 @@ func (r *registry) end() {
 type conn struct {
 	net.Conn
 	reg    *registry
-	child  *child        // guarded by reg.mu once it is registered
 	active *atomic.Int64 // when bytes last went by; both ends of a tunnel share it
 	once   sync.Once
 	done   func() // may be nil
+
+	// Guarded by reg.mu once it is registered.
+	child   *child
+	counted bool          // among what comes from child
+	place   *list.Element // among the strangers; nil if it is none
+	overdue *time.Timer
 }
 
 func newActive() *atomic.Int64 {
@@ -175,7 +280,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		c := &conn{Conn: raw, active: newActive()}
-		if l.open.add(c, maxClients) {
+		if l.open.admit(c) {
 			return c, nil
 		}
 	}

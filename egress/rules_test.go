@@ -16,6 +16,19 @@ func TestKinds(t *testing.T) {
 		"2002:a9fe:a9fe::": forbidden, "fe80::1": forbidden, "fe80::1%eth0": forbidden, "fd00:ec2::254": forbidden,
 		"100.100.100.200": forbidden, "0.0.0.0": forbidden, "0.1.2.3": forbidden, "::": forbidden, "224.0.0.1": forbidden,
 		"ff02::1": forbidden, "255.255.255.255": forbidden, "168.63.129.16": forbidden,
+		// IPv4 addresses in IPv6 ones, each kind public, inside, here and never.
+		"::ffff:0:8.8.8.8": public, "::ffff:0:10.0.0.1": private, "::ffff:0:127.0.0.1": local, "::ffff:0:169.254.169.254": forbidden,
+		"::8.8.8.8": public, "::127.0.0.1": local, "::169.254.169.254": forbidden, "::0.0.0.2": forbidden,
+		"::ffff:8.8.8.8": public, "::ffff:0.0.0.0": forbidden, "::ffff:0:0.0.0.0": forbidden,
+		"64:ff9b::0.0.0.0": forbidden, "64:ff9b::168.63.129.16": forbidden,
+		"64:ff9b:1::127.0.0.1": local, "64:ff9b:1::169.254.169.254": forbidden, "64:ff9b:1::8.8.8.8": private,
+		"64:ff9b:1:a9fe:a9:fe00::": forbidden, "64:ff9b:1:a9:fe:a9fe::": forbidden, "64:ff9b:1:7:7f:0:100:0": local,
+		"64:ff9b:1:808:8:800::": private, "64:ff9b:2::7f00:1": public,
+		"2002:7f00:1::": local, "2002:6464:64c8::1": forbidden,
+		"2001:0:808:808::f7f7:f7f7": public, "2001:0:808:808::f5ff:fffe": private, "2001:0:808:808::80ff:fffe": local,
+		"2001:0:808:808::5601:5601": forbidden, "2001:0:a9fe:a9fe::f7f7:f7f7": forbidden, "2001:1::5601:5601": public,
+		"2606:4700::5efe:8.8.8.8": public, "2606:4700::5efe:127.0.0.1": local, "2606:4700::200:5efe:a9fe:a9fe": forbidden,
+		"fd00::5efe:8.8.8.8": private,
 	} {
 		if got := kindOf(netip.MustParseAddr(ip)); got != want {
 			t.Errorf("%s: got %d, want %d", ip, got, want)
