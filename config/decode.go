@@ -96,9 +96,10 @@ func (d *decoder) fill(n, at *node, v reflect.Value, option string, path []strin
 		return scalarText(n, v.SetString)
 	case reflect.Slice:
 		items, msg := stringList(n, option)
-		if msg == "" {
-			v.Set(reflect.ValueOf(items))
+		if msg != "" {
+			items = []string{} // it is there: what else wants it is not told that it is missing
 		}
+		v.Set(reflect.ValueOf(items))
 		return msg
 	case reflect.Map:
 		return d.mapInto(n, v, path)

@@ -142,7 +142,7 @@ mcp_servers:
 		"c.yaml:6:30: mcp_servers.c.sampling.endpoint: no model is named here, so only requests that hint at one are answered",
 		"c.yaml:8:71: mcp_servers.e.sampling.expose_client_tools: max_tool_rounds: 0 refuses tools, so this does nothing",
 		"c.yaml:9:73: mcp_servers.f.sampling.endpoint: sampling is off, so nothing is asked of it",
-		"c.yaml:10:52: mcp_servers.g.max_processes: this server is no process of ours, so this does nothing",
+		"c.yaml:10:52: mcp_servers.g.max_processes: has no effect on a server with a url: it is for one with a command",
 		"c.yaml:11:34: mcp_servers.h.max_processes: 1 leaves none to ask from: sampling, elicitation and roots reach nobody, unless the server speaks 2026-07-28; isolation, or 2 and more, lets it ask",
 	}
 	if diff := cmp.Diff(want, warnings(c)); diff != "" {

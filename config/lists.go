@@ -28,11 +28,20 @@ func scalars(n *node) ([]string, string) {
 	out := make([]string, 0, len(n.items))
 	for i, item := range n.items {
 		if item.kind == list || item.kind == mapping || item.kind == null {
-			return nil, fmt.Sprintf("item %d must be a string, not %s", i, item.kind)
+			return nil, fmt.Sprintf("item %d must be a string, not %s%s", i, item.kind, quotes(item))
 		}
 		out = append(out, item.text)
 	}
 	return out, ""
+}
+
+// quotes says how what looks like text became a mapping. It does not repeat it: it
+// may hold a secret.
+func quotes(n *node) string {
+	if n.kind != mapping || len(n.pairs) != 1 || n.pairs[0].val.kind == mapping || n.pairs[0].val.kind == list {
+		return ""
+	}
+	return ": what holds a colon and is meant as text, such as host:port, belongs in quotes"
 }
 
 // toolNames reads the names of a filter. A number or a boolean is no name that

@@ -281,15 +281,15 @@ tracing: {endpoint: x}
 catalog: {}
 `)
 	want := []string{
-		"c.yaml:17:5: mcp_servers.a.oauth: not active yet",
+		"c.yaml:17:5: mcp_servers.a.oauth: has no effect on a server with a command: it is for one with a url",
 		"c.yaml:18:17: mcp_servers.a.env.PATH: holds a literal $PATH, which nothing expands: write ${PATH}",
 		"c.yaml:18:47: mcp_servers.a.env.LD_PRELOAD: changes what code the server loads",
 		"c.yaml:18:68: mcp_servers.a.env.NODE_OPTIONS: changes what code the server loads",
 		"c.yaml:18:80: mcp_servers.a.env.SPACE: the value begins or ends with white space",
 		"c.yaml:19:40: mcp_servers.a.tools.exclude.0: is in include too, and include wins",
 		`c.yaml:20:3: mcp_servers."odd/name": the name holds one of / ? # %, so its own endpoint /mcp/<server> is reached percent-encoded only`,
-		"c.yaml:21:73: mcp_servers.remote.idle_timeout_seconds: has no effect on a server with a url: there is no process to end",
-		"c.yaml:21:110: mcp_servers.remote.lifecycle.max_lifetime_seconds: has no effect on a server with a url: there is no process to end",
+		"c.yaml:21:73: mcp_servers.remote.idle_timeout_seconds: has no effect on a server with a url: it is for one with a command",
+		"c.yaml:21:110: mcp_servers.remote.lifecycle.max_lifetime_seconds: has no effect on a server with a url: it is for one with a command",
 		"c.yaml:22:1: tracing: not active yet",
 	}
 	if diff := cmp.Diff(want, warnings(c)); diff != "" {

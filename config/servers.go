@@ -99,13 +99,14 @@ func (e *entry) decode(fl flavor) {
 		e.envFile(envFile)
 	}
 	e.emptyEndpoint()
+	e.emptyProxy()
 	e.texts(e.s.node, nil)
 	e.validate(len(d.faults) > 0)
 }
 
 // normalize takes blanks away where none can be meant.
 func normalize(s *upstream.Settings) {
-	for _, p := range []*string{&s.Command, &s.URL, &s.Transport, &s.Protocol, &s.Trust, &s.Builtin, &s.ClientKey, &s.Cwd,
+	for _, p := range []*string{&s.Command, &s.URL, &s.Transport, &s.Protocol, &s.Trust, &s.Builtin, &s.ClientKey, &s.Cwd, &s.Egress.Proxy,
 		&s.Sampling.Model, &s.Sampling.Endpoint.URL, &s.Sampling.Endpoint.KeyFile, &s.Sampling.Endpoint.Model} {
 		*p = strings.TrimSpace(*p)
 	}

@@ -29,6 +29,12 @@ func (v Value) String() string {
 	return fmt.Sprint(v.v)
 }
 
+// List returns the items of a list, and nil for what is none.
+func (v Value) List() []string {
+	items, _ := v.v.([]string)
+	return items
+}
+
 // MarshalJSON keeps lists, numbers and booleans what they are.
 func (v Value) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer

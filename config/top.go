@@ -34,6 +34,7 @@ func (l *loader) settle(doc *document) {
 	c.Auth.TokenFile = cmp.Or(l.fromDir(set.TokenFile), doc.Auth.TokenFile)
 	c.Cleaning = doc.Policy.Cleaning == nil || *doc.Policy.Cleaning
 	c.Limits, c.Egress = doc.Limits, doc.Egress
+	c.Egress.Proxy = strings.TrimSpace(c.Egress.Proxy)
 	c.StateDir = cmp.Or(l.fromDir(set.StateDir), doc.StateDir, l.stateDir())
 	c.Log = Log{Level: cmp.Or(set.LogLevel, doc.Log.Level), Format: cmp.Or(set.LogFormat, doc.Log.Format)}
 	l.profiles(doc.Profiles)
@@ -105,11 +106,15 @@ func (l *loader) profiles(all map[string]proxy.Profile) {
 // value came from.
 func (l *loader) fault(msg string, path ...string) { l.bad(l.place(msg, path...)) }
 
-func (l *loader) place(msg string, path ...string) Fault {
-	if from := l.c.origins[strings.Join(path, ".")]; from != "" {
+func (l *loader) place(msg string, path ...string) Fault { return l.c.Place(msg, path...) }
+
+// Place makes a fault of what was found about the value at a path of the top level
+// elsewhere.
+func (c *Config) Place(msg string, path ...string) Fault {
+	if from := c.origins[strings.Join(path, ".")]; from != "" {
 		return Fault{Path: from, Msg: msg}
 	}
-	at := l.c.document.at(nil, path)
+	at := c.document.at(nil, path)
 	if at == nil || at.file == nil {
 		return Fault{Path: join(path...), Msg: msg}
 	}
@@ -188,6 +193,9 @@ func (l *loader) values() {
 	}
 	c.Auth.Validate(func(key, msg string) { l.fault(msg, "auth", key) })
 	c.Limits.Validate(func(key, msg string) { l.fault(msg, "limits", key) })
+	if emptyProxy(c.document) {
+		l.fault("is empty: write direct for none, or leave the key out for what the environment says", "egress", "proxy")
+	}
 	c.Egress.Validate(func(key, msg string) { l.fault(msg, "egress", key) })
 	l.parked()
 	before := len(l.faults)

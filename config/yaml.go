@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
 // Bounds that keep the parser's own cost in check: it recurses once per key of a
@@ -54,7 +56,13 @@ func plainer(msg string) string {
 	if strings.Contains(msg, "'\t'") {
 		return "a tab cannot indent, use spaces"
 	}
-	return strings.ReplaceAll(msg, "\n", " ")
+	msg = strings.ReplaceAll(msg, "\n", " ")
+	for _, brackets := range []string{"must be specified", "character corresponding to", "invalid key for this map", "unexpected scalar value type"} {
+		if strings.Contains(msg, brackets) {
+			return msg + " (within [ ] and { }, text that holds any of : , # [ ] { } belongs in quotes)"
+		}
+	}
+	return msg
 }
 
 // yamlReader turns the parser's tree into nodes.
@@ -111,13 +119,48 @@ func (r *yamlReader) value(n ast.Node) *node {
 	case *ast.SequenceNode:
 		out.kind = list
 		for _, item := range v.Values {
-			out.items = append(out.items, r.value(item))
+			out.items = append(out.items, r.item(item))
 		}
 	default:
 		scalar(out, n)
 	}
 	out.measure()
 	return out
+}
+
+// item reads an item of a list. What stands in brackets within braces is text as far
+// as it goes, host:443 too: the parser takes each colon for the end of a key there,
+// where YAML wants a blank behind it.
+func (r *yamlReader) item(n ast.Node) *node {
+	m, ok := n.(*ast.MappingNode)
+	if !ok || m.IsFlowStyle || len(m.Values) != 1 {
+		return r.value(n)
+	}
+	v := m.Values[0]
+	key, colon, val := v.Key.GetToken(), v.Start, v.Value.GetToken()
+	if !plain(key) || !plain(val) || !follows(key, colon) || !follows(colon, val) {
+		return r.value(n)
+	}
+	out := r.f.token(key)
+	out.kind, out.text = text, key.Value+":"+val.Value
+	out.measure()
+	return out
+}
+
+// plain reports whether a token is text without quotes, whatever it may mean.
+func plain(tk *token.Token) bool {
+	switch tk.Type {
+	case token.StringType, token.IntegerType, token.FloatType, token.BoolType, token.NullType,
+		token.BinaryIntegerType, token.OctetIntegerType, token.HexIntegerType:
+		return true
+	}
+	return false
+}
+
+// follows reports whether nothing stands between two tokens of one line.
+func follows(first, then *token.Token) bool {
+	a, b := first.Position, then.Position
+	return a.Line == b.Line && a.Column+utf8.RuneCountInString(first.Value) == b.Column
 }
 
 func scalar(out *node, n ast.Node) {
@@ -146,7 +189,8 @@ func (r *yamlReader) alias(v *ast.AliasNode) *node {
 		return n
 	}
 	at := r.f.token(v.GetToken())
-	r.bad(at, fmt.Sprintf("alias *%.64s has no anchor before it", name))
+	r.bad(at, fmt.Sprintf("alias *%.64s has no anchor before it (text that begins with * belongs in quotes)", name))
+	at.kind, at.text = text, "*"+name // what was meant, so that nobody misses it too
 	at.measure()
 	return at
 }

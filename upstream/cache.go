@@ -28,12 +28,12 @@ const (
 // A Cache keeps on disk what servers listed last, unfiltered, so that one that
 // starts with its first call is known before. Entries are told apart by what is
 // started or dialled, and by era; credentials are neither in the key nor in the
-// file. A file that cannot be read, or is damaged, counts as absent. A nil Cache is
-// empty and keeps nothing.
+// file. A file that cannot be read, or is damaged, counts as absent, and the log says
+// so. A nil Cache is empty and keeps nothing.
 type Cache struct {
 	// Dir is made when something is first stored.
 	Dir string
-	// Log hears of what could not be stored. If nil, it is discarded.
+	// Log hears of what could not be stored or read. If nil, it is discarded.
 	Log *slog.Logger
 
 	mu sync.Mutex // one writer
@@ -83,7 +83,16 @@ func (c *Cache) load(s *server) *Listing {
 		if e == Legacy && p == ModernOnly || e == Modern && p == LegacyOnly {
 			continue
 		}
-		if got := readCached(c.file(s, e)); got != nil && got.Server == s.name && got.Era == e && (best == nil || got.Written.After(best.Written)) {
+		path := c.file(s, e)
+		got, err := readCached(path)
+		if err == nil && (got.Server != s.name || got.Era != e) {
+			err = errOtherCache
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			c.warn("kept lists of a server cannot be used, so it starts at once", "server", s.name, "path", path, "err", bareCause(err))
+		case best == nil || got.Written.After(best.Written):
 			best = got
 		}
 	}
@@ -98,30 +107,56 @@ func (k *cached) empty() bool {
 	return len(k.Tools)+len(k.Prompts)+len(k.Resources)+len(k.Templates) == 0
 }
 
-// readCached returns nil for what is no sound file of this version.
-func readCached(path string) *cached {
+var (
+	errOtherCache  = errors.New("it is of another server or era")
+	errCacheKind   = errors.New("it is no regular file")
+	errCacheSize   = fmt.Errorf("it is longer than %d bytes", maxCacheFile)
+	errCacheOthers = errors.New("others may write to it")
+	errCacheText   = errors.New("it is damaged")
+)
+
+// readCached returns an error for what is no sound file of this version, and
+// fs.ErrNotExist also for one of another version, which is none of ours.
+func readCached(path string) (*cached, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|nofollow, 0)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxCacheFile || !ownFile(info) {
-		return nil
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errCacheKind
+	case info.Size() > maxCacheFile:
+		return nil, errCacheSize
+	case !ownFile(info):
+		return nil, errCacheOthers
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxCacheFile+1))
-	if err != nil || len(b) > maxCacheFile {
-		return nil
+	if err != nil {
+		return nil, err
 	}
+	return parseCached(b)
+}
+
+func parseCached(b []byte) (*cached, error) {
 	var got cached
-	if json.Unmarshal(b, &got) != nil || got.Version != cacheVersion {
-		return nil
+	switch err := json.Unmarshal(b, &got); {
+	case len(b) > maxCacheFile:
+		return nil, errCacheSize
+	case err != nil:
+		return nil, errCacheText // the cause would quote what servers sent
+	case got.Version != cacheVersion:
+		return nil, fs.ErrNotExist
 	}
 	for _, list := range [][][]byte{got.Tools, got.Prompts, got.Resources, got.Templates} {
 		if len(list) > maxEntries || slices.ContainsFunc(list, func(v []byte) bool { return !json.Valid(v) }) {
-			return nil
+			return nil, errCacheText
 		}
 	}
-	return &got
+	return &got, nil
 }
 
 func (k *cached) listing() *Listing {
@@ -157,8 +192,14 @@ func (c *Cache) store(s *server, l *Listing) {
 	k.Info.PID = 0
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.write(c.file(s, l.Info.Era), &k); err != nil && c.Log != nil {
-		c.Log.Warn("what a server lists was not kept, so it starts at once next time", "server", s.name, "err", err)
+	if err := c.write(c.file(s, l.Info.Era), &k); err != nil {
+		c.warn("what a server lists was not kept, so it starts at once next time", "server", s.name, "err", err)
+	}
+}
+
+func (c *Cache) warn(msg string, facts ...any) {
+	if c.Log != nil {
+		c.Log.Warn(msg, facts...)
 	}
 }
 

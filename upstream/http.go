@@ -39,6 +39,8 @@ type httpConn struct {
 	endpoint  atomic.Pointer[url.URL]
 	host      string      // the Host header; empty for the URL's
 	header    http.Header // what every request carries
+	tokens    Tokens      // nil without OAuth
+	sent      *recently   // of tokens
 
 	client  []byte // our clientInfo
 	meta    []byte // see eraMeta
@@ -103,6 +105,8 @@ func newHTTPConn(r *Resolved, e env) *httpConn {
 		route:     r.route,
 		limit:     min(r.Settings.maxMessage(), maxLimit),
 		header:    baseHeader(r, &e),
+		tokens:    r.tokens,
+		sent:      &r.sent,
 		host:      r.Header.Get("Host"),
 		client:    clientInfo(e.name(), e.version()),
 		renewing:  make(chan struct{}, 1),

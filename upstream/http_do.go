@@ -157,6 +157,7 @@ func (c *httpConn) scope(ctx context.Context, limit time.Duration) (context.Cont
 // lost says why there is no answer.
 func (x *exchange) lost(ctx, rctx context.Context, limit time.Duration, err error) error {
 	var redirected *redirectError
+	var denied *tokenError
 	switch {
 	case ctx.Err() != nil:
 		x.abandon("the caller cancelled")
@@ -173,6 +174,8 @@ func (x *exchange) lost(ctx, rctx context.Context, limit time.Duration, err erro
 	case rctx.Err() != nil:
 		x.abandon("timeout")
 		return x.fail(Timeout, x.late(fmt.Sprintf("within %s", limit), nil))
+	case errors.As(err, &denied):
+		return x.fail(denied.kind(), denied)
 	case errors.As(err, &redirected):
 		return x.fail(Protocol, redirected)
 	case isProxys(err):

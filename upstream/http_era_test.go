@@ -274,8 +274,8 @@ func TestHTTPConnectErrors(t *testing.T) {
 		kind  Kind
 		text  string
 	}{
-		{secure.URL, 0, Unreachable, "x509"},
-		{strings.Replace(plain.URL, "http:", "https:", 1), 0, Unreachable, "tls: first record"},
+		{secure.URL, 0, Unreachable, "ssl_verify: /path/to/ca.pem"},
+		{strings.Replace(plain.URL, "http:", "https:", 1), 0, Unreachable, "write http:, or the port of https"},
 		{"http://" + silent.Addr().String(), 50 * time.Millisecond, Timeout, "no answer in time"},
 		{"https://" + silent.Addr().String(), 50 * time.Millisecond, Timeout, "no connection in time"},
 		{"http://127.0.0.1:1/?key=hidden", 0, Unreachable, "connection refused"},

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/mcp-sidecar/mcp-sidecar/tls"
 )
 
 const (
@@ -25,10 +27,10 @@ type redirectError struct{ text string }
 
 func (e *redirectError) Error() string { return e.text }
 
-// send sends one request and follows redirects within the origin. It uses the
+// transmit sends one request and follows redirects within the origin. It uses the
 // transport without an http.Client: no cookies are kept, no URL gets into errors,
 // and headers need no copy. The transport may read body until the reply has ended.
-func (c *httpConn) send(ctx context.Context, method string, body []byte, h http.Header) (*http.Response, error) {
+func (c *httpConn) transmit(ctx context.Context, method string, body []byte, h http.Header) (*http.Response, error) {
 	at := c.endpoint.Load()
 	for hop := 0; ; hop++ {
 		resp, err := c.transport.RoundTrip(c.request(ctx, method, at, body, h))
@@ -147,10 +149,26 @@ func (c *httpConn) netText(err error) error {
 	s := err.Error()
 	s = s[:min(len(s), maxText)]
 	clean := c.text(userinfo.ReplaceAllString(s, "//"), 300)
-	if clean == err.Error() {
-		return err
+	if clean != err.Error() {
+		return errors.New(strings.TrimSuffix(clean+": "+c.wayOut(err), ": "))
 	}
-	return errors.New(clean)
+	if way := c.wayOut(err); way != "" {
+		return fmt.Errorf("%w: %s", err, way)
+	}
+	return err
+}
+
+// wayOut says what mends a connection that failed for TLS, the server's or that of
+// the proxy on the way; else nothing.
+func (c *httpConn) wayOut(err error) string {
+	if isProxys(err) {
+		return tls.WayOut(err, "egress.ca_file", tls.Client{})
+	}
+	set := tls.Client{CAFile: c.settings.SSLVerify.CAFile}
+	if len(c.settings.ClientCert) > 0 {
+		set.CertFile = c.settings.ClientCert[0]
+	}
+	return tls.WayOut(err, "ssl_verify", set)
 }
 
 // maxText is what text looks at.

@@ -70,7 +70,9 @@ func (x *exchange) denied(resp *http.Response, body []byte) error {
 		if how := resp.Header.Get("WWW-Authenticate"); how != "" {
 			e.text += "; it asks for " + x.c.text(how, snippet)
 		}
-		e.text += ": set auth: oauth or a header"
+		if x.c.tokens == nil {
+			e.text += ": set auth: oauth or a header"
+		}
 		return x.fail(Unauthorized, e)
 	case http.StatusTooManyRequests:
 		return x.failStatus(resp, x.describe(resp, body))
@@ -155,6 +157,9 @@ func answered(err error) bool {
 // refusedLogin reports whether the server does not know who we are: 401. With 403
 // it does, and refuses this call.
 func refusedLogin(err error) bool {
+	if l := (*LoginError)(nil); errors.As(err, &l) {
+		return !l.Once
+	}
 	var s *statusError
 	return errors.As(err, &s) && s.status == http.StatusUnauthorized
 }

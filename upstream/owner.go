@@ -37,6 +37,7 @@ type owner struct {
 	turn   chan struct{}                       // of one, for serialize
 	lift   func()                              // ends what the child may reach; nil when nothing fences it
 	scrub  atomic.Pointer[func(string) string] // of the settings last resolved
+	seen   atomic.Pointer[stamp]               // the credentials when the last attempt began
 
 	mu      sync.Mutex
 	attempt chan struct{} // closed when the attempt under way, or the next, ends
@@ -149,7 +150,14 @@ func (o *owner) prepare() (*Resolved, error) {
 	if err := r.leave(o.srv.set.opt.Egress, o.toldOfTLS); err != nil {
 		return nil, err
 	}
+	if err := r.Starts(); err != nil {
+		return nil, err
+	}
 	o.files.Store(r.tls)
+	if r.tokens, err = o.srv.set.tokensOf(r, o.route.profile); err != nil {
+		return nil, err
+	}
+	o.seen.Store(stampOf(r.tokens))
 	r.EraHint, r.Once = o.srv.firstWords()
 	r.Way = httpWay(o.srv.way.Load())
 	if o.route.mode == Asking {

@@ -62,7 +62,9 @@ type Resolved struct {
 
 	route   egress.Route // how connections leave; direct until leave
 	tls     *tls.Source  // nil when the settings name no file
+	tokens  Tokens       // nil without OAuth
 	secrets []string     // longest first; see scrub
+	sent    recently     // tokens, which are secrets too
 }
 
 // Resolve replaces every reference in s and works out what to start or dial.

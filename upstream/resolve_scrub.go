@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
@@ -26,7 +27,7 @@ const (
 func (r *Resolved) scrub(s string) string {
 	s = s[:min(len(s), maxScrub)]
 	var hidden mask
-	for _, secret := range r.secrets {
+	for _, secret := range slices.Concat(r.secrets, r.sent.all()) {
 		hidden = hidden.cover(s, secret)
 		if len(s) >= cutFrom {
 			hidden = hidden.coverEnds(s, secret)

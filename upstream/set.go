@@ -56,6 +56,10 @@ type Options struct {
 	// nothing is, no call would ever start it: it does not wait for one then. If nil,
 	// all is shown. It may be called by several goroutines.
 	Shows func(server string, l *Listing) bool
+	// Tokens returns the credentials of a profile for a server with OAuth, the same
+	// ones each time. It may be called by several goroutines. If nil, such servers do
+	// not connect.
+	Tokens func(r *Resolved, profile string) (Tokens, error)
 	// OnChange is called after a server's status or listing changed. It must not
 	// block. It may be nil.
 	OnChange func(server string)

@@ -7,6 +7,8 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -53,4 +55,27 @@ func TestSettledFailures(t *testing.T) {
 	if n := tries.Load(); n > 2 { // one for each era
 		t.Errorf("%d requests to the server that is elsewhere", n)
 	}
+}
+
+// A directory that is missing is no outage, and is seen when it is there.
+func TestLateDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "late")
+	s := self(t, "fake-server", "plain")
+	s.Cwd, s.Env["DYING_BOOK"] = dir, "of no use but that it lists tools"
+	set, err := NewSet([]Server{{Name: "a", Settings: s}}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- set.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	set.AwaitFirst(ctx, time.Minute, "a")
+	if st, _ := set.Status("a"); st.State != Failed || KindOf(st.Err) != Config || !strings.Contains(st.Err.Error(), "there is no such directory") {
+		t.Fatalf("%s: %v", st.State, st.Err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the server in its directory", func() bool { st, _ := set.Status("a"); return st.State == Ready })
 }

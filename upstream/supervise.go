@@ -169,6 +169,9 @@ func (o *owner) differs(err error) bool {
 	if rerr != nil {
 		return false
 	}
+	if place := (*placeError)(nil); errors.As(err, &place) {
+		return r.Starts() == nil
+	}
 	var file *tls.FileError
 	if errors.As(err, &file) {
 		_, terr := r.loadTLS(nil)
@@ -176,6 +179,9 @@ func (o *owner) differs(err error) bool {
 	}
 	if lerr := r.leave(o.srv.set.opt.Egress, nil); lerr != nil {
 		return false
+	}
+	if o.seen.Load().other() {
+		return true
 	}
 	k := o.key.Load()
 	return k == nil || k.Identity != r.Identity()

@@ -35,7 +35,7 @@ func (c *check) tools() {
 // protects a connection must not be passed over: it keeps the server off.
 func (c *check) inactive() {
 	s := c.s
-	if s.Enabled != nil && !*s.Enabled {
+	if s.Enabled != nil && !*s.Enabled || s.whose()&^forURL != 0 { // others have no use for it: see fits
 		return
 	}
 	if s.Auth == "oauth" {

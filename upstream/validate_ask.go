@@ -58,10 +58,7 @@ func (c *check) useless() {
 		c.advise("max_tool_rounds: 0 refuses tools, so this does nothing", "sampling", "expose_client_tools")
 	}
 	shared := c.s.Isolation == "" || c.s.Isolation == "shared"
-	switch n := c.s.MaxProcesses; {
-	case n > 0 && !c.s.local():
-		c.advise("this server is no process of ours, so this does nothing", "max_processes")
-	case n == 1 && shared && c.s.offers() != 0:
+	if c.s.MaxProcesses == 1 && c.s.local() && shared && c.s.offers() != 0 {
 		c.advise("1 leaves none to ask from: sampling, elicitation and roots reach nobody, unless the server speaks "+
 			VersionModern+"; isolation, or 2 and more, lets it ask", "max_processes")
 	}

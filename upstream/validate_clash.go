@@ -11,20 +11,20 @@ func (c *check) clashes() {
 	s := c.s
 	if s.Breaker.Failures < 0 {
 		const none = "failures is negative, so there is no breaker and this does nothing"
-		c.useless(s.Breaker.Open > 0, none, "breaker", "open")
-		c.useless(s.Breaker.ProbeTimeout > 0, none, "breaker", "probe_timeout")
+		c.moot(s.Breaker.Open > 0, none, "breaker", "open")
+		c.moot(s.Breaker.ProbeTimeout > 0, none, "breaker", "probe_timeout")
 	}
 	if s.Serialize == "process" {
 		const single = "serialize lets one tool call through at a time, so this "
-		c.useless(s.MaxConcurrency > 1, single+"bounds only other requests and those that wait", "max_concurrency")
-		c.useless(s.SupportsParallelToolCalls, single+"does nothing", "supports_parallel_tool_calls")
+		c.moot(s.MaxConcurrency > 1, single+"bounds only other requests and those that wait", "max_concurrency")
+		c.moot(s.SupportsParallelToolCalls, single+"does nothing", "supports_parallel_tool_calls")
 	}
-	c.useless(s.MaxQueue < 0 && s.QueueWait > 0, "max_queue is negative, so no call waits and this does nothing", "queue_wait")
+	c.moot(s.MaxQueue < 0 && s.QueueWait > 0, "max_queue is negative, so no call waits and this does nothing", "queue_wait")
 	if s.Command != "" && s.Egress.Fenced() {
 		const own = "egress.allow gives the server a proxy of its own, so this "
-		c.useless(s.InheritProxyEnv, own+"does nothing", "inherit_proxy_env")
+		c.moot(s.InheritProxyEnv, own+"does nothing", "inherit_proxy_env")
 		for _, k := range sortedKeys(s.Env) {
-			c.useless(proxyVar(k), own+"is not handed on", "env", k)
+			c.moot(proxyVar(k), own+"is not handed on", "env", k)
 		}
 	}
 	if s.URL != "" && s.SSLVerify.Off {
@@ -33,8 +33,8 @@ func (c *check) clashes() {
 	}
 }
 
-// useless advises where a setting that is set does nothing because of another one.
-func (c *check) useless(is bool, why string, path ...string) {
+// moot advises where a setting that is set does nothing because of another one.
+func (c *check) moot(is bool, why string, path ...string) {
 	if is {
 		c.advise(why, path...)
 	}

@@ -29,7 +29,7 @@ func (c *check) http() {
 	if c.s.Transport == "sse" && c.s.protocol() == ModernOnly {
 		c.bad(sseIsLegacy, "transport")
 	}
-	if c.s.ClientKey != "" && len(c.s.ClientCert) == 0 {
+	if c.s.ClientKey != "" && len(c.s.ClientCert) == 0 && c.s.whose()&^forURL == 0 {
 		c.missing("set, but client_cert is not", "client_key")
 	}
 	c.clientCert()

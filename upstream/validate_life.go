@@ -36,20 +36,6 @@ func (c *check) lifecycle() {
 	c.lasts("queue_wait", s.QueueWait, leastPause)
 	c.lasts("keepalive_timeout", s.KeepaliveTimeout, leastPause)
 	c.within("max_in_flight_bytes", s.MaxInFlightBytes, minInFlight, 1<<40)
-	if s.local() {
-		return
-	}
-	for _, k := range []struct {
-		val  time.Duration
-		path []string
-	}{
-		{s.IdleTimeout, []string{"idle_timeout_seconds"}}, {s.MaxLifetime, []string{"max_lifetime_seconds"}},
-		{l.IdleTimeout, []string{"lifecycle", "idle_timeout_seconds"}}, {l.MaxLifetime, []string{"lifecycle", "max_lifetime_seconds"}},
-	} {
-		if k.val > 0 {
-			c.advise("has no effect on a server with a url: there is no process to end", k.path...)
-		}
-	}
 }
 
 // upTo checks a number whose negative value means none.

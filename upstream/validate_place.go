@@ -26,8 +26,13 @@ func (r *Resolved) Starts() error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return &Error{Server: r.Server, Kind: Config, Err: errs}
+	return &Error{Server: r.Server, Kind: Config, Err: &placeError{errs}}
 }
+
+// A placeError is what Starts found.
+type placeError struct{ error }
+
+func (e *placeError) Unwrap() error { return e.error }
 
 // errNoDir is of what is there, and no directory.
 var errNoDir = errors.New("is no directory")

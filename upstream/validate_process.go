@@ -31,9 +31,6 @@ func (c *check) rlimits() {
 	if n := l.NoFile; n > 0 && n < minFiles {
 		c.bad(fmt.Sprintf("must be at least %d", minFiles), "rlimits", "nofile")
 	}
-	if c.s.Command == "" && len(l.list()) > 0 {
-		c.advise("is for a command, and the server has none", "rlimits")
-	}
 }
 
 // minFiles is what a program has open that has opened nothing yet, and one more to

@@ -12,26 +12,34 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-sidecar/mcp-sidecar/config"
+	"github.com/mcp-sidecar/mcp-sidecar/policy"
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
 
 func (p *program) callCmd() *cobra.Command {
 	var f configFlags
 	var asJSON bool
+	var server string
 	cmd := &cobra.Command{
 		Use:   "call TOOL [JSON]",
 		Short: "Call one tool, as an agent would",
-		Long: `call starts the configured servers, calls one tool under the name that an agent
-sees, prints its text, and stops them again. JSON is the object of arguments;
-"-" reads it from standard input.
+		Long: `call starts the server that the tool is of, calls the tool under the name that an
+agent sees, prints its text, and stops the server again. Where the name fits the
+tools of several servers, all of them are started. JSON is the object of arguments;
+"-" reads it from standard input. With --server the tool's own name will do.
 
   mcp-sidecar call mcp_filesystem_read_text_file '{"path":"/tmp/a.txt"}'
+  mcp-sidecar call --server filesystem read_text_file '{"path":"/tmp/a.txt"}'
 
 call is an agent that answers no questions of servers, so that tools which a server
 shows only to agents that do are not there. An endpoint for sampling answers it.
 
-With --json the whole result is printed. Exit code 3 says that the tool itself
-reported an error.`,
+With --json the whole result is printed.
+
+Exit codes: 0 the tool answered; 1 it answered with an error, it is unknown, or its
+server did not answer; 2 wrong usage, or a configuration with faults that nothing
+starts with.`,
 		Args: argsBetween(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			arguments, err := p.arguments(args[1:])
@@ -42,14 +50,68 @@ reported an error.`,
 			if err != nil {
 				return err
 			}
+			if err := only(cfg, server); err != nil {
+				return err
+			}
+			if server == "" {
+				wanted(cfg, args[0])
+			}
 			return p.probe(cmd.Context(), cfg, "warn", func(ctx context.Context, a *app) error {
-				return p.call(ctx, a, args[0], arguments, asJSON)
+				tool := args[0]
+				if server != "" {
+					tool = a.exposed(ctx, server, tool)
+				}
+				return p.call(ctx, a, tool, arguments, asJSON)
 			})
 		},
 	}
 	f.add(cmd)
+	cmd.Flags().StringVar(&server, "server", "", "start `SERVER` alone; TOOL may be its own name for the tool")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the whole result as JSON")
 	return cmd
+}
+
+// wanted leaves the servers that may have a tool of that name, so that no other is
+// started. If there is none, all stay: then the answer says what there is.
+func wanted(cfg *config.Config, tool string) {
+	var left []config.Server
+	for i := range cfg.Servers {
+		if s := &cfg.Servers[i]; !off(s.Settings.Enabled) && mayHave(cfg, s, tool) {
+			left = append(left, *s)
+		}
+	}
+	if len(left) > 0 {
+		cfg.Servers = left
+	}
+}
+
+func mayHave(cfg *config.Config, s *config.Server, tool string) bool {
+	sp, err := compilePolicy(cfg, cfg.Profile(), &s.Settings)
+	if err != nil || sp.namer.Fits(s.Name, tool) {
+		return true
+	}
+	for _, u := range policy.Utilities {
+		if sp.namer.Wrapper(s.Name, u.Tool()) == tool {
+			return true
+		}
+	}
+	return false
+}
+
+// exposed is the name that agents see of a tool of the one server that runs. A tool
+// that it does not have keeps the name that was given.
+func (a *app) exposed(ctx context.Context, server, tool string) string {
+	a.settle(ctx, probeWait)
+	snap, ok := a.views.of("")
+	if !ok {
+		return tool
+	}
+	for route := range snap.Tools() {
+		if route.Server == server && route.Utility == 0 && route.Inner == tool {
+			return route.Exposed
+		}
+	}
+	return tool
 }
 
 // maxArguments bounds what call reads from standard input.
@@ -113,7 +175,7 @@ func (p *program) call(ctx context.Context, a *app, tool string, arguments []byt
 		p.printContent(answer.Result)
 	}
 	if string(isError) == "true" {
-		return &codeError{exitTool, nil}
+		return &codeError{exitFailed, nil}
 	}
 	return nil
 }

@@ -2,99 +2,150 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-sidecar/mcp-sidecar/config"
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 )
 
 func (p *program) checkCmd() *cobra.Command {
 	var f configFlags
-	var asJSON bool
+	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the configuration and print what is in force",
 		Long: `check does all that serve does up to the first effect: it reads the files, the
 environment and the flags, resolves references, works out through which proxy
-connections leave, reads the files of TLS settings, and prints every value in force
-with where it comes from; what a server may ask is under its sampling, elicitation
-and roots. Secrets are not printed. Nothing is started or dialled.
+connections leave, reads the files of TLS settings, and looks for the directories
+and limits that servers want. Secrets are not printed. Nothing is started or
+dialled.
+
+It prints a line of what holds for all, then one for each server: its name and
+kind, what is started or dialled, how its connections leave (directly, or via a
+proxy; those of a program are its own affair, unless egress.allow fences it), and
+what its entry sets. Faults and warnings follow on standard error, each with its
+place. With --all, or -v, it prints every value in force with where it comes from
+instead; what a server may ask is under its sampling, elicitation and roots.
 
   mcp-sidecar check
-  mcp-sidecar check --config ~/.hermes/config.yaml --json
+  mcp-sidecar check --config ~/.hermes/config.yaml --all
+  mcp-sidecar check --json | jq '.[] | select(.origin != "default")'
 
-Exit code 2 says that there are faults.`,
+Exit codes: 0 there is no fault (there may be warnings), 2 there is one.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := p.load(cmd, &f, nil)
 			if err != nil {
+				p.warnOf(err)
 				return err
 			}
-			return p.check(cfg, asJSON)
+			show := p.brief
+			switch {
+			case asJSON:
+				show = p.effectiveJSON
+			case all || f.verbose:
+				show = p.effective
+			}
+			return p.check(cfg, show)
 		},
 	}
 	f.add(cmd)
 	f.addServe(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array of {path, value, origin}")
+	cmd.Flags().BoolVar(&all, "all", false, "print every value in force with its origin")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print every value in force as a JSON array of {path, value, origin}")
 	return cmd
 }
 
-func (p *program) check(cfg *config.Config, asJSON bool) error {
-	a, err := p.assemble(cfg)
-	if err != nil {
-		return usage(err)
-	}
-	p.warn(cfg)
-	if asJSON {
-		enc := json.NewEncoder(p.stdout)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(cfg.Effective()); err != nil {
-			return err
-		}
-	} else {
-		w := tabwriter.NewWriter(p.stdout, 0, 4, 2, ' ', 0)
-		for _, s := range cfg.Effective() {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", s.Path, s.Value, s.Origin)
-		}
-		w.Flush()
-	}
-	return a.checkServers(p)
+// A checked is one server and what was found about it.
+type checked struct {
+	s      *config.Server
+	r      *upstream.Resolved // nil when it does not resolve
+	faults []config.Fault
 }
 
-// checkServers reports the faults that cost one server each: those that the
-// configuration found, references that do not resolve, and files and proxies that
-// cannot be used.
-func (a *app) checkServers(p *program) error {
-	bad := false
-	for i := range a.cfg.Servers {
-		s := &a.cfg.Servers[i]
-		if off(s.Settings.Enabled) {
-			continue
-		}
-		if err := a.checkServer(p, s); err != nil {
-			bad = true
-			for _, f := range s.Faults(err) {
-				fmt.Fprintln(p.stderr, f)
-			}
-		}
+func (p *program) check(cfg *config.Config, show func(*app, []checked) error) error {
+	a, err := p.assemble(cfg)
+	whole := (*config.Faults)(nil)
+	switch {
+	case errors.As(err, &whole):
+		a = &app{cfg: cfg} // what the servers lack is said all the same
+	case err != nil:
+		return usage(err)
+	}
+	var told []string
+	servers := make([]checked, len(cfg.Servers))
+	for i := range cfg.Servers {
+		servers[i] = a.checkServer(p, &cfg.Servers[i], func(err error) {
+			told = append(told, fmt.Sprintf("mcp_servers.%s: %v", cfg.Servers[i].Name, err))
+		})
+	}
+	if err := show(a, servers); err != nil {
+		return err
+	}
+	bad := p.faults(whole, servers)
+	p.warn(cfg)
+	for _, w := range told {
+		fmt.Fprintf(p.stderr, "warning: %s\n", w)
 	}
 	if bad {
 		return &codeError{exitUsage, nil}
 	}
-	fmt.Fprintf(p.stderr, "ok: %d server(s)\n", len(a.cfg.Servers))
+	fmt.Fprintf(p.stderr, "ok: %d server(s)\n", len(cfg.Servers))
 	return nil
 }
 
-func (a *app) checkServer(p *program, s *config.Server) error {
-	if s.Err != nil {
-		return s.Err
+// faults prints those of the whole, then those that cost one server each.
+func (p *program) faults(whole *config.Faults, servers []checked) (bad bool) {
+	if whole != nil {
+		bad = true
+		fmt.Fprintln(p.stderr, whole)
 	}
-	r, err := s.Settings.Resolve(s.Name, defaultProfile, a.cfg.Vars(s.Name, defaultProfile), p.env)
-	if err != nil {
-		return err
+	for _, c := range servers {
+		for _, f := range c.faults {
+			bad = true
+			fmt.Fprintln(p.stderr, f)
+		}
 	}
-	return r.Leaves(a.egress, func(err error) { fmt.Fprintf(p.stderr, "warning: mcp_servers.%s: %v\n", s.Name, err) })
+	return bad
+}
+
+// checkServer looks for what keeps one server off: what the configuration found,
+// references that do not resolve, files, proxies, directories and limits that cannot
+// be used.
+func (a *app) checkServer(p *program, s *config.Server, told func(error)) checked {
+	c := checked{s: s}
+	if off(s.Settings.Enabled) {
+		return c
+	}
+	err := s.Err
+	if err == nil {
+		c.r, err = s.Settings.Resolve(s.Name, defaultProfile, a.cfg.Vars(s.Name, defaultProfile), p.env)
+	}
+	if err == nil {
+		c.faults = s.Faults(c.r.Starts())
+		err = c.r.Leaves(a.egress, told)
+	}
+	c.faults = append(c.faults, s.Faults(err)...)
+	return c
+}
+
+// effective prints every value in force with its origin.
+func (p *program) effective(a *app, _ []checked) error {
+	w := tabwriter.NewWriter(p.stdout, 0, 4, 2, ' ', 0)
+	for _, s := range a.cfg.Effective() {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Path, s.Value, s.Origin)
+	}
+	return w.Flush()
+}
+
+// effectiveJSON is effective for programs.
+func (p *program) effectiveJSON(a *app, _ []checked) error {
+	enc := json.NewEncoder(p.stdout)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(a.cfg.Effective())
 }

@@ -76,6 +76,17 @@ func (p *program) warn(cfg *config.Config) {
 	}
 }
 
+// warnOf prints the warnings that come with faults.
+func (p *program) warnOf(err error) {
+	var faults *config.Faults
+	if !errors.As(err, &faults) {
+		return
+	}
+	for _, w := range faults.Warnings {
+		fmt.Fprintf(p.stderr, "warning: %v\n", w)
+	}
+}
+
 // keyFiles looks at the key files of chat endpoints, so that what is wrong with one
 // is known before a server asks for the first time.
 func keyFiles(cfg *config.Config) (out []config.Fault) {

@@ -21,10 +21,8 @@ var version = "0.1.0-dev"
 // Exit codes.
 const (
 	exitOK     = 0
-	exitFailed = 1 // the work could not be done
+	exitFailed = 1 // the tool or a server answered with an error, or the work could not be done
 	exitUsage  = 2 // wrong flags, or a configuration with faults
-	exitTool   = 3 // call: the tool ran and reported an error
-	exitPartly = 4 // tools: the list is there, but some server is not
 )
 
 func main() {

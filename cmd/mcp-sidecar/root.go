@@ -17,8 +17,8 @@ prefixes their names, filters and cleans what they say.
   mcp-sidecar tools                    what an agent would see
   mcp-sidecar call TOOL '{"k":"v"}'    call one tool
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 the called tool
-reported an error, 4 the list is there but some server is not.`
+Exit codes, of every command: 0 done; 1 the tool or a server answered with an error
+or not at all, or the work could not be done; 2 wrong usage or configuration.`
 
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{

@@ -38,8 +38,10 @@ questions are marked; --json leaves them out and names them on standard error.
   mcp-sidecar tools --config mcp-sidecar.yaml
   mcp-sidecar tools --server github --json
 
-With --json every tool is the definition that an agent gets. Exit code 4 says
-that some server did not answer.`,
+With --json every tool is the definition that an agent gets.
+
+Exit codes: 0 every server answered; 1 some server did not, and the list is without
+it; 2 wrong usage, or a configuration with faults that nothing starts with.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := p.load(cmd, &f, nil)
@@ -163,7 +165,7 @@ func (p *program) absent(a *app, only string) error {
 		fmt.Fprintf(p.stderr, "server %s %s\n", name, trouble(st))
 	}
 	if bad {
-		return &codeError{exitPartly, nil}
+		return &codeError{exitFailed, nil}
 	}
 	return nil
 }

@@ -275,8 +275,8 @@ func strangersAreNamed(t *testing.T) {
 	entries = append(entries, at("good", (&mcptest.Upstream{Tools: []string{tool("a")}}).Start(t)))
 	config := newDir(t).write(t, "c.yaml", "mcp_servers:\n"+strings.Join(entries, ""), 0o600)
 	stdout, stderr, err := command(t, "tools", "--config", config)
-	if err == nil || !strings.Contains(err.Error(), "4") {
-		t.Errorf("the exit is %v, want 4", err)
+	if err == nil || !strings.Contains(err.Error(), "1") {
+		t.Errorf("the exit is %v, want 1", err)
 	}
 	if !strings.Contains(stdout, "mcp_good_a") {
 		t.Errorf("the good server is not shown: %s", stdout)

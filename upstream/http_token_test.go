@@ -1,0 +1,151 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// purse is a Tokens whose token others change.
+type purse struct {
+	mu      sync.Mutex
+	token   string
+	next    string // what Refused finds, if anything
+	asked   []string
+	refused error
+	err     error
+}
+
+func (p *purse) Token(context.Context) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.token, p.err
+}
+
+func (p *purse) Refused(_ context.Context, token string, status int, h http.Header) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = append(p.asked, token+" "+http.StatusText(status)+" "+h.Get("Www-Authenticate"))
+	if p.next == "" {
+		return false, p.refused
+	}
+	p.token, p.next = p.next, ""
+	return true, nil
+}
+
+func (p *purse) Stamp() any {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.token
+}
+
+func (p *purse) set(token string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.token = token
+}
+
+// guarded is a server that takes one token, and echoes what it refuses.
+func guarded(t *testing.T, good string) (*fakeHTTP, *atomic.Int64) {
+	var ran atomic.Int64
+	f := &fakeHTTP{legacy: true}
+	f.any = func(w http.ResponseWriter, r *http.Request, m rpc) bool {
+		got := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if got == good {
+			return false
+		}
+		w.Header().Set("Www-Authenticate", `Bearer resource_metadata="x"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		w.Write([]byte("bad token: " + got))
+		return true
+	}
+	f.call = func(w http.ResponseWriter, r *http.Request, m rpc) { ran.Add(1); result(w, m, `{"content":[]}`) }
+	return newFake(t, f), &ran
+}
+
+func tokenSet(t *testing.T, url string, p *purse) *Set {
+	leaks(t)
+	s := &Settings{URL: url, Auth: "oauth"}
+	set, err := NewSet([]Server{{Name: "a", Settings: s}}, Options{Tokens: func(*Resolved, string) (Tokens, error) { return p, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- set.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	set.AwaitFirst(t.Context(), time.Minute, "a")
+	return set
+}
+
+// Requests carry the token that there is, and are sent once more with another one if
+// the server refuses it.
+func TestTokens(t *testing.T) {
+	f, ran := guarded(t, "two")
+	p := &purse{token: "one", next: "two"}
+	set := tokenSet(t, f.URL, p)
+	if st, _ := set.Status("a"); st.State != Ready {
+		t.Fatalf("%s: %v", st.State, st.Err)
+	}
+	if _, err := set.Do(t.Context(), Target{Server: "a"}, toolCall("t")); err != nil || ran.Load() != 1 {
+		t.Errorf("%v, ran %d times", err, ran.Load())
+	}
+	if want := []string{`one Unauthorized Bearer resource_metadata="x"`}; !slices.Equal(p.asked, want) {
+		t.Errorf("refused: %q", p.asked)
+	}
+}
+
+// Where a person has to log in, the state says so, calls fail with what to do, and
+// another login is seen without one. No token shows.
+func TestTokensNeedLogin(t *testing.T) {
+	f, _ := guarded(t, "two")
+	p := &purse{token: "secret-one", refused: &LoginError{Err: errors.New("run mcp-sidecar login a")}}
+	set := tokenSet(t, f.URL, p)
+	st, _ := set.Status("a")
+	if st.State != NeedsLogin || KindOf(st.Err) != Unauthorized || !strings.Contains(st.Err.Error(), "mcp-sidecar login a") {
+		t.Fatalf("%s: %v", st.State, st.Err)
+	}
+	_, err := set.Do(t.Context(), Target{Server: "a"}, toolCall("t"))
+	if KindOf(err) != Unauthorized || !strings.Contains(err.Error(), "mcp-sidecar login a") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("the call: %v", err)
+	}
+	p.set("two")
+	eventually(t, "the login", func() bool { st, _ := set.Status("a"); return st.State == Ready })
+}
+
+// A refusal that no login mends is the server's own.
+func TestTokensRefusedPlainly(t *testing.T) {
+	f, _ := guarded(t, "two")
+	set := tokenSet(t, f.URL, &purse{token: "secret-one"})
+	st, _ := set.Status("a")
+	if st.State != NeedsLogin || !strings.Contains(st.Err.Error(), "401") || strings.Contains(st.Err.Error(), "secret-one") {
+		t.Errorf("%s: %v", st.State, st.Err)
+	}
+}
+
+// Trouble with the token endpoint is an outage, and one scope that is missing is no
+// reason to log in anew.
+func TestTokensTrouble(t *testing.T) {
+	f, ran := guarded(t, "good")
+	set := tokenSet(t, f.URL, &purse{err: errors.New("the token endpoint does not answer")})
+	if st, _ := set.Status("a"); st.State != Failed || KindOf(st.Err) != Unreachable || !strings.Contains(st.Err.Error(), "token endpoint") {
+		t.Errorf("%s: %v", st.State, st.Err)
+	}
+	p := &purse{token: "good"}
+	set = tokenSet(t, f.URL, p)
+	p.mu.Lock()
+	p.token, p.refused = "lesser", &LoginError{Err: errors.New("needs scope x"), Once: true}
+	p.mu.Unlock()
+	if _, err := set.Do(t.Context(), Target{Server: "a"}, toolCall("t")); KindOf(err) != Unauthorized || ran.Load() != 0 {
+		t.Errorf("got %v", err)
+	}
+	if st, _ := set.Status("a"); st.State != Ready {
+		t.Errorf("%s: %v", st.State, st.Err)
+	}
+}
