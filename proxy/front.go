@@ -98,6 +98,7 @@ type Front struct {
 	sessions sessions
 	subs     subscribers
 	budget   *budget
+	outbox   outbox
 	lanes    lanes
 	links    links
 	strays   strays
@@ -115,7 +116,7 @@ type Front struct {
 	refusedAt atomic.Int64
 }
 
-type counts struct{ panics, dropped, cleaned atomic.Int64 }
+type counts struct{ panics, dropped, cleaned, slow atomic.Int64 }
 
 // Stats are counters since the start.
 type Stats struct {
@@ -133,6 +134,8 @@ type Stats struct {
 	// those of them whose agent did not come back in time.
 	Parked                     int
 	ParkedTotal, ParkedExpired int64
+	// Slow is how many answers were given up because their agents did not read them.
+	Slow int64
 	// Cleaned is how many messages of servers the cleaner changed.
 	Cleaned int64
 }
@@ -146,6 +149,7 @@ func New(o Options) *Front {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	f := &Front{opt: o, closing: make(chan struct{}), budget: newBudget(o.Limits.inFlight(), o.Limits.request())}
+	f.outbox.most = int64(o.Limits.inFlight())
 	f.sessions.max, f.sessions.idle, f.sessions.ended = o.Limits.sessions(), o.Limits.sessionIdle(), f.ended
 	f.parking.total, f.parking.each, f.parking.room = o.Limits.parked(), o.Limits.parkedEach(), parkedBytes
 	f.replays.each, f.replays.total = o.Limits.replay(), replayTotal
@@ -195,6 +199,7 @@ func (f *Front) Stats() Stats {
 		Strays:   f.strays.count(),
 		Dropped:  f.counts.dropped.Load(),
 		Cleaned:  f.counts.cleaned.Load(),
+		Slow:     f.counts.slow.Load(),
 	}
 }
 

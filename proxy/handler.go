@@ -283,10 +283,21 @@ func (f *Front) serve(in *inbound, x *exchange) {
 	}
 	r := x.run(ctx)
 	gone := ctx.Err() != nil // afterwards it may hang up because it has the answer
-	err := st.finish(r)
+	err := f.send(st, in.caller.ID, r)
 	if x.waits != nil && (gone || err != nil || st.flush() != nil) {
 		f.parking.unheard(*x.waits)
 	}
+}
+
+// send writes the answer, within what all answers may take that are not read yet.
+func (f *Front) send(st *stream, caller string, r reply) error {
+	defer f.outbox.enter(caller, r.size(), st.giveUp)()
+	err := st.finish(r)
+	if st.slow.Load() {
+		f.counts.slow.Add(1)
+		f.opt.Log.Info("answer given up", "caller", caller, "bytes", r.size(), "err", errSlow)
+	}
+	return err
 }
 
 // batch serves an array of messages, which only sessions of 2025-03-26 may send.
@@ -315,7 +326,7 @@ func (f *Front) batch(in *inbound, b []byte) {
 	f.keep(st, in, s, nil)
 	all := x.each(ctx, parts, f.wireLimits())
 	if all != nil {
-		st.finish(reply{head: all})
+		f.send(st, in.caller.ID, reply{head: all})
 		return
 	}
 	st.finish(reply{status: http.StatusAccepted})

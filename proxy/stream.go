@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
@@ -31,6 +32,7 @@ type stream struct {
 	queue   *mailbox      // made with the first event; closed by finish
 	drained chan struct{} // closed by pump
 	done    bool          // nothing more is taken
+	slow    atomic.Bool   // the answer is given up
 
 	keep keeping
 	rec  *record // what is kept, from the first event on; nil when nothing is
@@ -296,12 +298,21 @@ func (s *stream) write(b []byte) error {
 		if s.taken() {
 			return errTaken
 		}
+		if s.slow.Load() {
+			return errSlow
+		}
 		if _, err := s.w.Write(b[:n]); err != nil {
 			return err
 		}
 		b = b[n:]
 	}
 	return nil
+}
+
+// giveUp ends the write of an answer that the agent does not read.
+func (s *stream) giveUp() {
+	s.slow.Store(true)
+	s.rc.SetWriteDeadline(time.Now())
 }
 
 // taken reports whether another connection took the stream over. It is asked after

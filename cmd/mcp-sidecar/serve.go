@@ -331,7 +331,7 @@ func (r *running) wind(stopBack context.CancelFunc) error {
 	r.close()
 	r.tellCounts()
 	n := r.front.Stats()
-	r.log.Info("stopped", "cleaned", n.Cleaned, "dropped", n.Dropped, "parked", n.ParkedTotal, "expired", n.ParkedExpired, "panics", n.Panics)
+	r.log.Info("stopped", "cleaned", n.Cleaned, "dropped", n.Dropped, "slow", n.Slow, "parked", n.ParkedTotal, "expired", n.ParkedExpired, "panics", n.Panics)
 	return err
 }
 
