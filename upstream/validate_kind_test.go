@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcp-sidecar/mcp-sidecar/auth"
 	"github.com/mcp-sidecar/mcp-sidecar/egress"
 )
 
@@ -107,6 +108,7 @@ func TestClashes(t *testing.T) {
 		single = "serialize lets one tool call through at a time, so this "
 		none   = "failures is negative, so there is no breaker and this does nothing"
 		own    = "egress.allow gives the server a proxy of its own, so this "
+		socket = "has no effect on a unix socket: there is neither TLS nor a proxy on the way"
 	)
 	for _, tt := range []struct {
 		name string
@@ -128,6 +130,11 @@ func TestClashes(t *testing.T) {
 		{"unverified", Settings{URL: "https://e.example/", SSLVerify: SSLVerify{Off: true}}, map[string]string{
 			"ssl_verify": "is off: anyone on the way can pose as the server, and read and change everything, credentials included. " +
 				"Trust its certificate instead: ssl_verify: /path/to/ca.pem"}},
+		{"identity", Settings{URL: "https://e.example/", Headers: map[string]string{"x-user ": "b"}, IdentityHeader: &auth.IdentityHeader{Name: "X-User", Value: "a"}},
+			map[string]string{"identity_header.name": "is in headers too, and that one is sent"}},
+		{"socket", Settings{URL: "http+unix://%2Frun%2Fx.sock/mcp", SSLVerify: SSLVerify{Off: true}, ClientCert: []string{"c"}, ClientKey: "k", Egress: egress.Server{Proxy: "direct"}},
+			map[string]string{"ssl_verify": socket, "client_cert": socket, "client_key": socket, "egress.proxy": socket}},
+		{"verified socket", Settings{URL: "http+unix://%2Frun%2Fx.sock/mcp"}, map[string]string{}},
 		{"same twice", Settings{Command: "x", IdleTimeout: time.Minute, Lifecycle: Lifecycle{IdleTimeout: time.Minute}}, map[string]string{}},
 	} {
 		if diff := cmp.Diff(tt.want, advice(t, &tt.s)); diff != "" {
