@@ -106,7 +106,7 @@ func newHTTPConn(r *Resolved, e env) *httpConn {
 		limit:     min(r.Settings.maxMessage(), maxLimit),
 		header:    baseHeader(r, &e),
 		tokens:    r.tokens,
-		sent:      &r.sent,
+		sent:      r.sent,
 		host:      r.Header.Get("Host"),
 		client:    clientInfo(e.name(), e.version()),
 		renewing:  make(chan struct{}, 1),

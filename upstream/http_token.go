@@ -123,17 +123,18 @@ func stampOf(t Tokens) *stamp {
 // other reports whether there are other credentials by now.
 func (s *stamp) other() bool { return s != nil && s.tokens.Stamp() != s.at }
 
-// recently holds the tokens that were sent last: a server may show them to us.
+// recently holds the tokens that were sent last: a server may show them to us. Nil
+// holds none.
 type recently struct{ list atomic.Pointer[[]string] }
 
 // mostRecent bounds them. Calls in flight have one of these.
 const mostRecent = 4
 
 func (r *recently) all() []string {
-	if l := r.list.Load(); l != nil {
-		return *l
+	if r == nil || r.list.Load() == nil {
+		return nil
 	}
-	return nil
+	return *r.list.Load()
 }
 
 func (r *recently) note(token string) {

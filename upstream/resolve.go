@@ -64,7 +64,7 @@ type Resolved struct {
 	tls     *tls.Source  // nil when the settings name no file
 	tokens  Tokens       // nil without OAuth
 	secrets []string     // longest first; see scrub
-	sent    recently     // tokens, which are secrets too
+	sent    *recently    // tokens, which are secrets too
 }
 
 // Resolve replaces every reference in s and works out what to start or dial.
@@ -74,7 +74,7 @@ func (s *Settings) Resolve(name, profile string, v Vars, parent []string) (*Reso
 	if profile == "" {
 		profile = "default"
 	}
-	r := &Resolved{Server: name, Profile: profile, Protocol: s.protocol()}
+	r := &Resolved{Server: name, Profile: profile, Protocol: s.protocol(), sent: new(recently)}
 	if err := r.fill(s, v, parent); err != nil {
 		return nil, &Error{Server: name, Kind: Config, Err: err}
 	}
