@@ -15,9 +15,6 @@ const (
 	keyKey    = "client_key"
 )
 
-// Config is crypto/tls's, for those who pass it on.
-type Config = tls.Config
-
 // ClientConfig returns a new configuration for connections to servers: the
 // system's roots, TLS 1.2 or newer.
 func ClientConfig() *tls.Config {

@@ -149,3 +149,21 @@ func TestTokensTrouble(t *testing.T) {
 		t.Errorf("%s: %v", st.State, st.Err)
 	}
 }
+
+// A server is asked without a token what it wants.
+func TestUnauthorized(t *testing.T) {
+	leaks(t)
+	f, _ := guarded(t, "good")
+	s := &Settings{URL: f.URL, Auth: "oauth"}
+	r, err := s.Resolve("a", "", Vars{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, h, err := r.Unauthorized(t.Context(), nil)
+	if err != nil || status != http.StatusUnauthorized || h.Get("Www-Authenticate") == "" {
+		t.Errorf("%d %v %v", status, h, err)
+	}
+	if _, _, err := (&Resolved{Server: "b"}).Unauthorized(t.Context(), nil); KindOf(err) != Config {
+		t.Errorf("without a url: %v", err)
+	}
+}

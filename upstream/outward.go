@@ -20,14 +20,9 @@ func (r *Resolved) RouteTo(e *egress.Egress, u *url.URL) (egress.Route, error) {
 	return e.Route(u, r.Settings.Egress.Proxy)
 }
 
-// TLSFor is how TLS is spoken there: with the CA and the client certificate of the
-// server's settings.
-func (r *Resolved) TLSFor(host string) *tls.Config {
-	if r.tls == nil {
-		return tls.ClientConfig()
-	}
-	return r.tls.ConfigFor(host)
-}
+// Trust is how TLS is spoken there: with the CA and the client certificate of the
+// server's settings; nil when they name none. It is there once Tokens is asked for.
+func (r *Resolved) Trust() *tls.Source { return r.tls }
 
 // Unauthorized asks a server something without a token, to learn what it wants: the
 // status, and the headers of its answer. e is how connections leave.

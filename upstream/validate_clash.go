@@ -27,10 +27,24 @@ func (c *check) clashes() {
 			c.moot(proxyVar(k), own+"is not handed on", "env", k)
 		}
 	}
-	if s.URL != "" && s.SSLVerify.Off {
-		c.advise("is off: anyone on the way can pose as the server, and read and change everything, credentials included. "+
-			"Trust its certificate instead: ssl_verify: /path/to/ca.pem", "ssl_verify")
+	if s.URL != "" {
+		c.onTheWay()
 	}
+}
+
+// onTheWay looks at what protects a connection, or does not.
+func (c *check) onTheWay() {
+	s := c.s
+	if onSocket(s.URL) {
+		const none = "has no effect on a unix socket: there is neither TLS nor a proxy on the way"
+		c.moot(s.SSLVerify != SSLVerify{}, none, "ssl_verify")
+		c.moot(len(s.ClientCert) > 0, none, "client_cert")
+		c.moot(s.ClientKey != "" && len(s.ClientCert) > 0, none, "client_key")
+		c.moot(s.Egress.Proxy != "", none, "egress", "proxy")
+		return
+	}
+	c.moot(s.SSLVerify.Off, "is off: anyone on the way can pose as the server, and read and change everything, credentials included. "+
+		"Trust its certificate instead: ssl_verify: /path/to/ca.pem", "ssl_verify")
 }
 
 // moot advises where a setting that is set does nothing because of another one.

@@ -83,7 +83,25 @@ func (c *check) identity() {
 	if why, ok := refused[http.CanonicalHeaderKey(strings.TrimSpace(h.Name))]; ok {
 		c.bad(why, "identity_header", "name")
 	}
+	c.moot(c.s.explicit(h.Name), "is in headers too, and that one is sent", "identity_header", "name")
 	h.Validate(func(key, msg string) { c.bad(msg, "identity_header", key) })
+}
+
+// explicit reports whether headers have one of that name, which wins then.
+func (s *Settings) explicit(name string) bool {
+	for k := range s.Headers {
+		if strings.EqualFold(strings.TrimSpace(k), strings.TrimSpace(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// unixScheme is what a url begins with that is a path to a socket.
+const unixScheme = "http+unix://"
+
+func onSocket(raw string) bool {
+	return len(raw) >= len(unixScheme) && strings.EqualFold(raw[:len(unixScheme)], unixScheme)
 }
 
 // reference is ${…} as it stands in a setting before it is resolved.
@@ -98,9 +116,8 @@ func urlFault(raw string) string {
 		return "" // even the scheme is unknown until the reference is resolved
 	}
 	raw = reference.ReplaceAllString(raw, "1")
-	const unix = "http+unix://"
-	if len(raw) >= len(unix) && strings.EqualFold(raw[:len(unix)], unix) {
-		if host, _, _ := strings.Cut(raw[len(unix):], "/"); host == "" {
+	if onSocket(raw) {
+		if host, _, _ := strings.Cut(raw[len(unixScheme):], "/"); host == "" {
 			return "invalid URL: no socket path, write http+unix://%2Fpath%2Fto.sock/mcp"
 		}
 		return ""
