@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -42,5 +43,33 @@ func TestForeignClashes(t *testing.T) {
 		if l := c.Servers[0].Settings.Lifecycle; l.IdleTimeout != 0 || strings.Contains(entry, "wake_wait") && l.WakeWait != 9*time.Second {
 			t.Errorf("%s: got %+v, want the rest of lifecycle as it is", entry, l)
 		}
+	}
+}
+
+// What a fault brings about is not told beside it.
+func TestNoServersForAFault(t *testing.T) {
+	for name, text := range map[string]string{"c.yaml": "mcp_servers: {a: {command: x}\n", "d.yaml": "mcp_servers: 3\n"} {
+		var faults *Faults
+		_, err := Load(Input{Files: []string{name}, Dir: write(t, map[string]string{name: text})})
+		if !errors.As(err, &faults) {
+			t.Fatalf("%s: got error %v, want *Faults", name, err)
+		}
+		if len(faults.List) != 1 || len(faults.Warnings) != 0 {
+			t.Errorf("%s: got %v, warnings %v, want one fault", name, faults.List, faults.Warnings)
+		}
+	}
+}
+
+// Exemptions from a proxy that nobody uses warn.
+func TestDirectClashes(t *testing.T) {
+	c := load(t, "c.yaml", "egress: {proxy: direct, no_proxy: [a.example], resolve_names: true}\nmcp_servers: {a: {command: x}}\n")
+	const msg = "egress.proxy is direct, so there is no proxy to go past and this does nothing"
+	want := []string{"c.yaml:1:25: egress.no_proxy: " + msg, "c.yaml:1:63: egress.resolve_names: " + msg}
+	if diff := cmp.Diff(want, warnings(c)); diff != "" {
+		t.Errorf("warnings mismatch (-want +got):\n%s", diff)
+	}
+	c = load(t, "c.yaml", "egress: {proxy: 'http://p.example:1', no_proxy: [a.example], resolve_names: true}\nmcp_servers: {a: {command: x}}\n")
+	if len(c.Warnings) > 0 {
+		t.Errorf("with a proxy: got warnings %v", c.Warnings)
 	}
 }

@@ -19,7 +19,7 @@ func stringList(n *node, option string) ([]string, string) {
 	case option == "stringorlist" && (n.kind == text || n.kind == number):
 		return []string{n.text}, ""
 	}
-	return nil, fmt.Sprintf("must be a list of strings, not %s", n.kind)
+	return nil, fmt.Sprintf("must be a list of strings, not %s%s", n.kind, quotes(n))
 }
 
 // scalars takes the source text of each item; the result is never nil, because
@@ -38,6 +38,9 @@ func scalars(n *node) ([]string, string) {
 // quotes says how what looks like text became a mapping. It does not repeat it: it
 // may hold a secret.
 func quotes(n *node) string {
+	if n.file == nil || n.file.json { // where all text is in quotes
+		return ""
+	}
 	if n.kind != mapping || len(n.pairs) != 1 || n.pairs[0].val.kind == mapping || n.pairs[0].val.kind == list {
 		return ""
 	}
@@ -68,7 +71,7 @@ func args(n *node) ([]string, string) {
 	case null:
 		return []string{}, ""
 	case mapping:
-		return nil, "must be a list of strings, not a mapping"
+		return nil, "must be a list of strings, not a mapping" + quotes(n)
 	case text:
 	default:
 		return []string{n.text}, ""

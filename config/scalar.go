@@ -11,7 +11,7 @@ import (
 
 func scalarText(n *node, set func(string)) string {
 	if n.kind == list || n.kind == mapping {
-		return fmt.Sprintf("must be a string, not %s", n.kind)
+		return fmt.Sprintf("must be a string, not %s%s", n.kind, quotes(n))
 	}
 	set(n.text)
 	return ""

@@ -251,7 +251,7 @@ func (l *loader) finish() {
 	p := l.c.Profile()
 	l.serverNames(p.Servers, known, "servers")
 	l.serverNames(p.Prefer, known, "prefer")
-	if len(known) == 0 && len(l.c.files) > 0 {
+	if len(known) == 0 && len(l.c.files) > 0 && len(l.faults) == 0 {
 		l.warn(Fault{Msg: "no servers are configured"})
 	}
 }

@@ -197,6 +197,7 @@ func (l *loader) values() {
 		l.fault("is empty: write direct for none, or leave the key out for what the environment says", "egress", "proxy")
 	}
 	c.Egress.Validate(func(key, msg string) { l.fault(msg, "egress", key) })
+	l.direct()
 	l.parked()
 	before := len(l.faults)
 	p.Validate(c.MaxNameLength, func(key, msg string) { l.fault(msg, "profiles", DefaultProfile, key) })
@@ -206,6 +207,22 @@ func (l *loader) values() {
 	}
 	l.word(c.Log.Level, []string{"debug", "info", "warn", "error"}, "log", "level")
 	l.word(c.Log.Format, []string{"text", "json"}, "log", "format")
+}
+
+// direct warns of exemptions from a proxy where there is none. A server's own proxy
+// knows no exemptions.
+func (l *loader) direct() {
+	e := &l.c.Egress
+	if e.Proxy != "direct" {
+		return
+	}
+	const none = "egress.proxy is direct, so there is no proxy to go past and this does nothing"
+	if len(e.NoProxy) > 0 {
+		l.warn(l.place(none, "egress", "no_proxy"))
+	}
+	if e.ResolveNames {
+		l.warn(l.place(none, "egress", "resolve_names"))
+	}
 }
 
 // parked warns where one caller may have more than there is.

@@ -57,6 +57,9 @@ func plainer(msg string) string {
 		return "a tab cannot indent, use spaces"
 	}
 	msg = strings.ReplaceAll(msg, "\n", " ")
+	if strings.Contains(msg, "value is not allowed in this context") {
+		return msg + " (text that holds a colon with a blank behind it belongs in quotes)"
+	}
 	for _, brackets := range []string{"must be specified", "character corresponding to", "invalid key for this map", "unexpected scalar value type"} {
 		if strings.Contains(msg, brackets) {
 			return msg + " (within [ ] and { }, text that holds any of : , # [ ] { } belongs in quotes)"

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// flooding is how many connections somebody keeps open without use.
-const flooding = 2000
+// flooding is how many connections somebody keeps open without use: more than there
+// are places, or nobody would be in another's way.
+const flooding = maxClients + 100
 
 // dialIn connects to the proxy and says nothing.
 func dialIn(t *testing.T, proxy *url.URL) net.Conn {
@@ -44,6 +45,18 @@ func ask(t *testing.T, conn net.Conn, as *url.URL, target string) (status int, t
 	return resp.StatusCode, string(b)
 }
 
+// settle returns when the proxy has taken in all that was dialled before: it does so
+// in their order. What follows is then about connections that are idle, and not
+// about how fast this machine accepts them.
+func settle(t *testing.T, proxy *url.URL) {
+	t.Helper()
+	nobody := *proxy
+	nobody.User = url.UserPassword("nobody", "x")
+	if status, _ := ask(t, dialIn(t, proxy), &nobody, "http://example.com/"); status != http.StatusProxyAuthRequired {
+		t.Fatalf("a stranger: got %d", status)
+	}
+}
+
 // counts are the strangers, and what children hold.
 func (r *registry) counts() (strangers, owned int) {
 	r.mu.Lock()
@@ -52,29 +65,33 @@ func (r *registry) counts() (strangers, owned int) {
 }
 
 func TestFloods(t *testing.T) {
-	for name, idle := range map[string]func(t *testing.T, a *url.URL){
-		"strangers": func(t *testing.T, a *url.URL) { dialIn(t, a) },
-		"wrong credentials": func(t *testing.T, a *url.URL) {
+	for name, flood := range map[string]struct {
+		size int
+		idle func(t *testing.T, a *url.URL)
+	}{
+		"strangers": {flooding, func(t *testing.T, a *url.URL) { dialIn(t, a) }},
+		"wrong credentials": {2 * maxStrangers, func(t *testing.T, a *url.URL) {
 			wrong := *a
 			wrong.User = url.UserPassword(a.User.Username(), "wrong")
 			if status, _ := ask(t, dialIn(t, a), &wrong, "http://example.com/"); status != http.StatusProxyAuthRequired {
 				t.Fatalf("got %d", status)
 			}
-		},
-		"another child": func(t *testing.T, a *url.URL) {
+		}},
+		"another child": {flooding, func(t *testing.T, a *url.URL) {
 			if status, text := ask(t, dialIn(t, a), a, "http://other.test/"); status != http.StatusForbidden &&
 				(status != http.StatusServiceUnavailable || !strings.Contains(text, "this process has 256 connections")) {
 				t.Fatalf("got %d %q", status, text)
 			}
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNursery(t, Settings{})
 			_, a, _ := n.child(t, Server{Allow: []string{}})
 			_, b, _ := n.child(t, Server{Allow: []string{"example.com"}})
-			for range flooding {
-				idle(t, a)
+			for range flood.size {
+				flood.idle(t, a)
 			}
+			settle(t, a)
 			start := time.Now()
 			if status, text := ask(t, dialIn(t, b), b, "http://example.com/"); status != http.StatusOK {
 				t.Errorf("another child: %d %q", status, text)

@@ -72,7 +72,7 @@ var evaluators = map[string]evaluator{
 	"python": pythons, "pypy": pythons, "pythonw": pythons, "py": pythons, "ipython": pythons, "graalpy": pythons, "jython": pythons,
 	"micropython": pythons,
 	"node":        nodes, "nodejs": nodes, "tsx": nodes, "ts-node": nodes, "ts-node-esm": nodes,
-	"bun":       {data: true, code: words("-e --eval -p --print exec"), value: words("-r --preload --cwd")},
+	"bun":       {data: true, code: words("-e --eval -p --print exec"), pass: words("x"), value: words("-r --preload --cwd"), runs: true},
 	"deno":      {data: true, code: words("eval --eval"), pass: words("repl run")},
 	"perl":      {code: words("-e -E"), value: words("-I")},
 	"raku":      {code: words("-e"), value: words("-I")},
@@ -88,7 +88,9 @@ var evaluators = map[string]evaluator{
 	"make": makes, "gmake": makes,
 
 	"npx":    {code: words("-c --call"), value: words("-p --package"), runs: true},
+	"bunx":   {value: words("-p --package"), runs: true},
 	"uvx":    {value: uvValue, runs: true},
+	"pipx":   {sub: words("run"), value: words("--spec --python --pip-args --index-url -i --with"), runs: true},
 	"npm":    {sub: words("exec x"), code: words("-c --call"), value: words("--prefix -w --workspace -p --package"), runs: true},
 	"pnpm":   {sub: words("exec dlx"), code: words("-c --shell-mode"), value: words("-C --dir --package -F --filter"), runs: true},
 	"yarn":   {sub: words("exec"), value: words("--cwd"), runs: true},
@@ -100,7 +102,14 @@ var evaluators = map[string]evaluator{
 	"rye":    {sub: words("run"), value: words("--pyproject"), runs: true},
 	"pixi":   {sub: words("run"), value: words("--manifest-path -e --environment"), runs: true},
 	"bundle": {sub: words("exec"), value: words("--gemfile"), runs: true},
-	"conda":  condas, "mamba": condas, "micromamba": condas,
+	// What puts secrets into a program's environment.
+	"op":        {sub: words("run"), value: words("--env-file --account --environment --config --session"), runs: true},
+	"doppler":   {sub: words("run"), code: words("--command"), value: words("-p --project -c --config -t --token --scope --mount"), runs: true},
+	"infisical": {sub: words("run"), code: words("--command"), value: words("-e --env --path --projectId --token --domain --tags"), runs: true},
+	"dotenv":    {sub: words("run"), value: words("-f --file -e --export"), runs: true},
+	"dotenvx":   {sub: words("run"), value: words("-f --env-file -e --env -fk --env-keys-file"), runs: true},
+
+	"conda": condas, "mamba": condas, "micromamba": condas,
 
 	"git": {mark: regexp.MustCompile(`(?i)(?:^|[\s'"])(?:-c)?(?:alias\.[^=]*=\s*!|credential\.(?:.*\.)?helper=\s*!|diff\.external=` +
 		`|core\.(?:sshcommand|pager|editor|fsmonitor|gitproxy|hookspath)=|sequence\.editor=|pager\.\w+=|ext::|--upload-pack=|--receive-pack=)`)},

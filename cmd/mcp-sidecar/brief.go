@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"net/url"
 	"slices"
@@ -20,13 +21,18 @@ const (
 func (p *program) brief(a *app, servers []checked) error {
 	files := strings.Join(a.cfg.Files, ", ")
 	fmt.Fprintf(p.stdout, "%s: %s\n", legibleText(files), a.topLine())
-	w := tabwriter.NewWriter(p.stdout, 0, 4, 2, ' ', 0)
+	var table bytes.Buffer
+	w := tabwriter.NewWriter(&table, 0, 4, 2, ' ', 0)
 	for i := range servers {
 		c := &servers[i]
 		kind, target := c.target()
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", oneLine(c.s.Name), kind, target, a.way(c), settings(c.s.Own(), targets...))
 	}
-	return w.Flush()
+	w.Flush()
+	for line := range strings.Lines(table.String()) {
+		fmt.Fprintln(p.stdout, strings.TrimRight(line, " \n"))
+	}
+	return nil
 }
 
 // topLine is where agents are listened to, and what else is set.

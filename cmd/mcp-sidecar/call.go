@@ -187,6 +187,11 @@ func (a *app) hint(tool string) string {
 			return fmt.Sprintf("server %s shows this tool only to agents that can answer questions, which call is not", t.server)
 		}
 	}
+	for i := range a.cfg.Servers {
+		if s := &a.cfg.Servers[i]; off(s.Settings.Enabled) && mayHave(a.cfg, s, tool) {
+			return fmt.Sprintf("server %s, which it may be of, is %s", s.Name, isOff(s))
+		}
+	}
 	return "mcp-sidecar tools lists what there is"
 }
 

@@ -40,8 +40,7 @@ Exit codes: 0 there is no fault (there may be warnings), 2 there is one.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := p.load(cmd, &f, nil)
 			if err != nil {
-				p.warnOf(err)
-				return err
+				return p.unread(err)
 			}
 			show := p.brief
 			switch {

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mcp-sidecar/mcp-sidecar/config"
@@ -39,6 +42,10 @@ func placed(cfg *config.Config, err error) error {
 	all := &config.Faults{}
 	for _, one := range causes(err) {
 		text := one.Error()
+		if at := (*upstream.SettingError)(nil); errors.As(one, &at) {
+			all.List = append(all.List, cfg.Place(at.Err.Error(), at.Path...))
+			continue
+		}
 		key, msg, ok := strings.Cut(text, ": ")
 		if key, ours := strings.CutPrefix(key, "egress."); ok && ours {
 			all.List = append(all.List, cfg.Place(msg, "egress", key))
@@ -46,6 +53,9 @@ func placed(cfg *config.Config, err error) error {
 		}
 		all.List = append(all.List, config.Fault{Msg: text})
 	}
+	slices.SortStableFunc(all.List, func(x, y config.Fault) int {
+		return cmp.Or(strings.Compare(x.File, y.File), x.Line-y.Line, x.Column-y.Column)
+	})
 	return all
 }
 

@@ -76,15 +76,17 @@ func (p *program) warn(cfg *config.Config) {
 	}
 }
 
-// warnOf prints the warnings that come with faults.
-func (p *program) warnOf(err error) {
+// unread prints why there is no configuration, and the warnings that come with that.
+func (p *program) unread(err error) error {
 	var faults *config.Faults
 	if !errors.As(err, &faults) {
-		return
+		return err
 	}
+	fmt.Fprintln(p.stderr, faults)
 	for _, w := range faults.Warnings {
 		fmt.Fprintf(p.stderr, "warning: %v\n", w)
 	}
+	return &codeError{exitUsage, nil}
 }
 
 // keyFiles looks at the key files of chat endpoints, so that what is wrong with one

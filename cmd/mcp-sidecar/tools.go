@@ -71,13 +71,25 @@ func only(cfg *config.Config, server string) error {
 	}
 	var names []string
 	for i := range cfg.Servers {
-		if cfg.Servers[i].Name == server {
+		if s := &cfg.Servers[i]; s.Name == server {
+			if off(s.Settings.Enabled) {
+				return usage(fmt.Errorf("server %q is %s", server, isOff(s)))
+			}
 			cfg.Servers = cfg.Servers[i : i+1]
 			return nil
 		}
 		names = append(names, cfg.Servers[i].Name)
 	}
 	return usage(fmt.Errorf("no server %q, there are: %s", server, strings.Join(names, ", ")))
+}
+
+// isOff says where a server is switched off.
+func isOff(s *config.Server) string {
+	f := s.Place("", "enabled")
+	if f.File == "" {
+		return "off"
+	}
+	return fmt.Sprintf("off: %s:%d has enabled: false", f.File, f.Line)
 }
 
 // probe runs the sidecar without a listener around f. It logs less than usual,
