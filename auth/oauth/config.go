@@ -20,6 +20,9 @@ type Server struct {
 	Settings auth.OAuth
 	// HTTP is for metadata and token requests. Guard.Client makes it.
 	HTTP *http.Client
+	// NoDocument is true when the authorization server refused the client id
+	// metadata document before.
+	NoDocument bool
 	// Log may be nil.
 	Log *slog.Logger
 }
