@@ -28,6 +28,19 @@ type OAuth struct {
 	Timeout                 time.Duration `yaml:"timeout"`
 	Flow                    string        `yaml:"flow"`
 	AcceptMissingISS        string        `yaml:"accept_missing_iss"`
+	// AllowHosts are hosts, addresses and networks of authorization servers that may
+	// be private. An entry that begins with http:// allows plain HTTP, too.
+	AllowHosts []string `yaml:"allow_hosts,stringorlist"`
+	// Grant is how tokens are got: by a person (authorization_code, also if empty),
+	// client_credentials, or jwt_bearer.
+	Grant string `yaml:"grant"`
+	// PrivateKeyFile signs what proves who the client is; its kid and algorithm are
+	// the two that follow. AssertionFile is such a proof, ready made.
+	PrivateKeyFile    string `yaml:"private_key_file"`
+	PrivateKeyID      string `yaml:"private_key_id"`
+	SigningAlgorithm  string `yaml:"signing_algorithm"`
+	AssertionFile     string `yaml:"assertion_file"`
+	AssertionAudience string `yaml:"assertion_audience"`
 }
 
 // Settings is the auth block: who may call us.

@@ -3,6 +3,7 @@ package auth
 import (
 	"fmt"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -98,6 +99,8 @@ func (o *OAuth) Validate(rep report) {
 		known    []string
 	}{
 		{"flow", o.Flow, []string{"browser", "device"}},
+		{"grant", o.Grant, []string{"authorization_code", "client_credentials", "jwt_bearer"}},
+		{"signing_algorithm", o.SigningAlgorithm, []string{"ES256", "RS256", "PS256", "EdDSA"}},
 		{"application_type", o.ApplicationType, []string{"native", "web"}},
 		{"token_endpoint_auth_method", o.TokenEndpointAuthMethod, []string{"none", "client_secret_post", "client_secret_basic", "private_key_jwt"}},
 	} {
@@ -108,4 +111,4 @@ func (o *OAuth) Validate(rep report) {
 }
 
 // Set reports whether any key of the block is given.
-func (o *OAuth) Set() bool { return *o != (OAuth{}) }
+func (o *OAuth) Set() bool { return !reflect.ValueOf(*o).IsZero() }

@@ -279,7 +279,9 @@ func (r *Resolved) Identity() [32]byte {
 	d.add(s.Egress.Allow...)
 	o := &s.OAuth
 	d.add("oauth", o.ClientID, o.ClientSecret, o.ClientName, o.Scope, o.RedirectURI, o.ClientMetadataURL,
-		o.TokenEndpointAuthMethod, o.ApplicationType, o.UserAgent, o.Flow)
+		o.TokenEndpointAuthMethod, o.ApplicationType, o.UserAgent, o.Flow,
+		o.Grant, o.PrivateKeyFile, o.PrivateKeyID, o.SigningAlgorithm, o.AssertionFile, o.AssertionAudience)
+	d.add(o.AllowHosts...)
 	return sha256.Sum256(d.buf)
 }
 

@@ -24,15 +24,15 @@ func (x *expander) bad(err error, path ...string) {
 // they are compared with names and not sent anywhere.
 func (x *expander) settings(s *Settings) *Settings {
 	c := *s
-	c.Command = x.path("command", s.Command)
+	c.Command = x.path(s.Command, "command")
 	c.Args = x.list("args", s.Args)
 	c.Env = x.table("env", s.Env)
-	c.Cwd = x.path("cwd", s.Cwd)
+	c.Cwd = x.path(s.Cwd, "cwd")
 	c.URL = x.text(s.URL, "url")
 	c.Headers = x.table("headers", s.Headers)
-	c.SSLVerify.CAFile = x.path("ssl_verify", s.SSLVerify.CAFile)
+	c.SSLVerify.CAFile = x.path(s.SSLVerify.CAFile, "ssl_verify")
 	c.ClientCert = x.cert(s.ClientCert)
-	c.ClientKey = x.path("client_key", s.ClientKey)
+	c.ClientKey = x.path(s.ClientKey, "client_key")
 	c.Egress.Proxy = x.text(s.Egress.Proxy, "egress", "proxy")
 	c.Egress.Allow = x.items(s.Egress.Allow, "egress", "allow")
 	c.IdentityHeader = x.identity(s.IdentityHeader)
@@ -49,11 +49,11 @@ func (x *expander) text(s string, path ...string) string {
 	return out
 }
 
-func (x *expander) path(key, s string) string {
-	out := x.text(s, key)
+func (x *expander) path(s string, at ...string) string {
+	out := x.text(s, at...)
 	p, err := x.vars.Path(out)
 	if err != nil {
-		x.bad(err, key)
+		x.bad(err, at...)
 	}
 	return p
 }
@@ -111,7 +111,11 @@ func (x *expander) oauth(o *auth.OAuth) {
 		{"client_id", &o.ClientID}, {"client_secret", &o.ClientSecret}, {"client_name", &o.ClientName},
 		{"scope", &o.Scope}, {"redirect_uri", &o.RedirectURI}, {"redirect_host", &o.RedirectHost},
 		{"client_metadata_url", &o.ClientMetadataURL}, {"user_agent", &o.UserAgent},
+		{"private_key_id", &o.PrivateKeyID}, {"assertion_audience", &o.AssertionAudience},
 	} {
 		*f.value = x.text(*f.value, "oauth", f.key)
 	}
+	o.AllowHosts = x.items(o.AllowHosts, "oauth", "allow_hosts")
+	o.PrivateKeyFile = x.path(o.PrivateKeyFile, "oauth", "private_key_file")
+	o.AssertionFile = x.path(o.AssertionFile, "oauth", "assertion_file")
 }

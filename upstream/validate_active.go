@@ -31,22 +31,18 @@ func (c *check) tools() {
 	}
 }
 
-// inactive names what is understood but has no life in this version yet. What
-// protects a connection must not be passed over: it keeps the server off.
+// inactive names what is understood but has no life in this version yet.
 func (c *check) inactive() {
 	s := c.s
 	if s.Enabled != nil && !*s.Enabled || s.whose()&^forURL != 0 { // others have no use for it: see fits
 		return
 	}
-	if s.Auth == "oauth" {
-		c.add(Pending, `"oauth" is not active yet`, "auth")
-	}
 	for _, k := range s.quiet() {
-		c.advise("not active yet", k)
+		c.advise("has no effect without auth: oauth", k)
 	}
 }
 
-// quiet lists the keys that are set and change nothing yet.
+// quiet lists the keys that are set and change nothing.
 func (s *Settings) quiet() []string {
 	var keys []string
 	for _, k := range []struct {

@@ -271,13 +271,13 @@ func (s *Server) usable(m *Meta) error {
 			return fmt.Errorf("has a %s that %w", e.name, err)
 		}
 	}
-	device := s.Settings.Flow == "device"
+	device, person := s.Settings.Flow == "device", proofOf(s).Grant == ""
 	switch {
 	case m.TokenEndpoint == "":
 		return errors.New("names no token_endpoint")
-	case device && m.DeviceAuthorizationEndpoint == "":
+	case person && device && m.DeviceAuthorizationEndpoint == "":
 		return errors.New("has no device_authorization_endpoint for oauth.flow: device")
-	case !device && m.AuthorizationEndpoint != "" && !slices.Contains(m.CodeChallengeMethodsSupported, "S256"):
+	case person && !device && m.AuthorizationEndpoint != "" && !slices.Contains(m.CodeChallengeMethodsSupported, "S256"):
 		return errNoPKCE
 	}
 	return nil

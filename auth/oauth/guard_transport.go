@@ -120,7 +120,7 @@ func (t *guarded) transport(u *url.URL, route egress.Route) *http.Transport {
 	out := &http.Transport{
 		TLSClientConfig:        tls.ClientConfig(),
 		TLSHandshakeTimeout:    requestTime,
-		ResponseHeaderTimeout:  requestTime,
+		ResponseHeaderTimeout:  tokenWait, // others have less, by the client
 		MaxResponseHeaderBytes: maxHeader,
 		DisableCompression:     true,
 		DisableKeepAlives:      true,

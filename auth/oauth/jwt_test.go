@@ -202,7 +202,7 @@ func TestAssertionFile(t *testing.T) {
 			got = r.PostForm
 			saysAlways(200, "", `{"access_token":"a"}`)(w, r)
 		})
-		prove(t, s, Proof{Grant: tt.grant, AssertionFile: file})
+		prove(s, Proof{Grant: tt.grant, AssertionFile: file})
 		if _, err := ClientCredentials(t.Context(), s, p, tt.c, ""); err != nil {
 			t.Fatal(err)
 		}

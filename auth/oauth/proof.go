@@ -17,4 +17,15 @@ type Proof struct {
 }
 
 // proofOf is what a server's settings say of it.
-var proofOf = func(*Server) Proof { return Proof{} }
+func proofOf(s *Server) Proof {
+	o := &s.Settings
+	p := Proof{Grant: o.Grant, KeyFile: o.PrivateKeyFile, KeyID: o.PrivateKeyID, Algorithm: o.SigningAlgorithm,
+		AssertionFile: o.AssertionFile, Audience: o.AssertionAudience}
+	if p.Grant == grantPerson {
+		p.Grant = ""
+	}
+	return p
+}
+
+// grantPerson is the grant that needs a person.
+const grantPerson = "authorization_code"
