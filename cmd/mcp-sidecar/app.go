@@ -40,6 +40,7 @@ type app struct {
 	children *egress.Children         // the proxy of servers that may reach certain hosts only
 	askers   map[string]*policy.Asker // by server
 	sampler  *sampling.Client         // nil when no server has an endpoint
+	logins   *credentials             // at servers with OAuth
 	levels   chan string              // the newest wish for a log level, for run to pass on
 }
 
@@ -65,6 +66,8 @@ func (p *program) assemble(cfg *config.Config) (*app, error) {
 	if err := a.leave(p, &opt); err != nil {
 		return nil, err
 	}
+	a.logins = newCredentials(a)
+	opt.Tokens = a.logins.of
 	if exe, err := os.Executable(); err == nil {
 		opt.GuardCommand = []string{exe, "guard"}
 		opt.LimitCommand = []string{exe, limitWord}
@@ -127,6 +130,7 @@ func (a *app) run(ctx context.Context) error {
 	g.Go(func() error { return a.front.Run(ctx) })
 	g.Go(func() error { return a.passLevels(ctx) })
 	err := g.Wait()
+	a.logins.close()
 	if a.sampler != nil {
 		a.sampler.Close()
 	}

@@ -16,6 +16,7 @@ prefixes their names, filters and cleans what they say.
   mcp-sidecar check                    is the configuration right, and what is in force
   mcp-sidecar tools                    what an agent would see
   mcp-sidecar call TOOL '{"k":"v"}'    call one tool
+  mcp-sidecar login SERVER             log in where a server wants OAuth
 
 Exit codes, of every command: 0 done; 1 the tool or a server answered with an error
 or not at all, or the work could not be done; 2 wrong usage or configuration.`
@@ -46,7 +47,7 @@ func (p *program) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w\nhint: %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(p.serveCmd(), p.checkCmd(), p.toolsCmd(), p.callCmd(), p.versionCmd(), p.demoServerCmd(), p.guardCmd())
+	root.AddCommand(p.serveCmd(), p.checkCmd(), p.toolsCmd(), p.callCmd(), p.loginCmd(), p.logoutCmd(), p.versionCmd(), p.demoServerCmd(), p.guardCmd())
 	return root
 }
 

@@ -45,6 +45,7 @@ names. Signals: the first INT or TERM drains, the second one stops at once.`
 // serveFlags are those of serve that the configuration does not know.
 type serveFlags struct {
 	demo, stdio bool
+	login       bool // --interactive-login
 	listen      bool // --listen or its variable was given
 }
 
@@ -73,6 +74,7 @@ func (p *program) serveCmd() *cobra.Command {
 	f.add(cmd)
 	f.addServe(cmd)
 	cmd.Flags().BoolVar(&s.demo, "demo", false, "serve two demo servers instead of a configuration")
+	cmd.Flags().BoolVar(&s.login, "interactive-login", false, "open a browser when a server wants a login; without it the log says which command to run")
 	cmd.Flags().BoolVar(&s.stdio, "stdio", false, "speak MCP on standard input and output; listens only if --listen is given")
 	return cmd
 }
@@ -98,6 +100,9 @@ func (p *program) serve(ctx context.Context, cfg *config.Config, s serveFlags) e
 	a, err := p.assemble(cfg)
 	if err != nil {
 		return err
+	}
+	if s.login {
+		a.logins.ask = p.askLogin
 	}
 	p.warn(cfg)
 	r := &running{app: a, p: p, back: make(chan error, 1), failed: make(chan error, 8)}

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-sidecar/mcp-sidecar/auth/oauth"
+	"github.com/mcp-sidecar/mcp-sidecar/config"
+	"github.com/mcp-sidecar/mcp-sidecar/upstream"
+)
+
+// loginFlags say how a person logs in.
+type loginFlags struct {
+	flow                   string
+	noBrowser, fresh, json bool
+	start                  bool
+	finish                 string
+}
+
+func (p *program) loginCmd() *cobra.Command {
+	var f configFlags
+	var l loginFlags
+	cmd := &cobra.Command{
+		Use:   "login SERVER",
+		Short: "Log in to a server with auth: oauth",
+		Long: `login gets credentials for a server that wants OAuth, and keeps them in the state
+directory. What is stored already stays until the new login has succeeded. A sidecar
+that runs takes the new credentials up within seconds.
+
+A browser opens where there is one; the URL is printed too. Where the browser is on
+another machine, paste the URL that it ends at, or use the printed ssh line, or
+--flow device where the provider has that. Without a terminal:
+
+  mcp-sidecar login SERVER --start --json    print the URL to visit
+  mcp-sidecar login --finish URL             with the URL that the browser ended at`,
+		Args: argsBetween(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (len(args) == 0) == (l.finish == "") || l.start && l.finish != "" {
+				return usage(errors.New("login takes the name of a server, or --finish URL"))
+			}
+			cfg, err := p.load(cmd, &f, nil)
+			if err != nil {
+				return err
+			}
+			if l.finish != "" {
+				return p.finishLogin(cmd.Context(), cfg, l.finish)
+			}
+			return p.login(cmd.Context(), cfg, args[0], l)
+		},
+	}
+	f.add(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&l.flow, "flow", "", "`browser` or device; oauth.flow decides if it is not given")
+	fl.BoolVar(&l.noBrowser, "no-browser", false, "print the URL only")
+	fl.BoolVar(&l.fresh, "fresh", false, "register anew with the provider")
+	fl.BoolVar(&l.start, "start", false, "print the URL to visit, and leave the rest to --finish")
+	fl.StringVar(&l.finish, "finish", "", "complete what --start began with the `URL` that the browser ended at")
+	fl.BoolVar(&l.json, "json", false, "with --start: print JSON")
+	return cmd
+}
+
+func (p *program) logoutCmd() *cobra.Command {
+	var f configFlags
+	cmd := &cobra.Command{
+		Use:   "logout SERVER",
+		Short: "Forget the credentials for a server",
+		Long: `logout removes what login stored for a server, its registration too. The provider
+is not told: tokens that it gave end there in their own time.`,
+		Args: argsBetween(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := p.load(cmd, &f, nil)
+			if err != nil {
+				return err
+			}
+			return p.logout(cmd.Context(), cfg, args[0])
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// entrant is a server to log in to, with the app that is put together for it alone.
+func (p *program) entrant(cfg *config.Config, name string) (*app, *upstream.Resolved, error) {
+	if err := only(cfg, name); err != nil {
+		return nil, nil, err
+	}
+	s := &cfg.Servers[0].Settings
+	if err := cfg.Servers[0].Err; err != nil {
+		return nil, nil, usage(err)
+	}
+	if s.Auth != "oauth" {
+		return nil, nil, usage(fmt.Errorf("server %q has no auth: oauth, so there is no login", name))
+	}
+	if cfg.Log.Level == "" || cfg.Log.Level == "info" {
+		cfg.Log.Level = "warn"
+	}
+	a, err := p.assemble(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := s.Resolve(name, defaultProfile, cfg.Vars(name, defaultProfile), p.env)
+	if err == nil {
+		err = r.Leaves(a.egress, nil)
+	}
+	return a, r, err
+}
+
+func (p *program) login(ctx context.Context, cfg *config.Config, name string, f loginFlags) error {
+	a, r, err := p.entrant(cfg, name)
+	if err != nil {
+		return err
+	}
+	l, open, err := p.newLogin(ctx, a, r)
+	if err != nil {
+		return err
+	}
+	l.Flow, l.Fresh = f.flow, f.fresh
+	switch f.flow {
+	case "", oauth.FlowBrowser, oauth.FlowDevice:
+	default:
+		return usage(fmt.Errorf("--flow %s: use browser or device", f.flow))
+	}
+	if f.start {
+		return p.startLogin(ctx, a, l, f.json)
+	}
+	l.In = p.stdin
+	if !f.noBrowser {
+		l.Open = oauth.OpenBrowser(p.env)
+	}
+	if err := l.Run(ctx); err != nil {
+		return unasked(err, r, open)
+	}
+	p.loggedIn(l)
+	return p.tryLogin(ctx, cfg, name)
+}
+
+// newLogin asks the server what it wants. open is true if it answers without a token.
+func (p *program) newLogin(ctx context.Context, a *app, r *upstream.Resolved) (l *oauth.Login, open bool, err error) {
+	v, err := a.vault(defaultProfile)
+	if err != nil {
+		return nil, false, err
+	}
+	l = &oauth.Login{Server: a.authorized(r), Vault: v, Out: p.stderr, Environ: p.env}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	status, h, err := r.Unauthorized(ctx, a.egress)
+	if err != nil {
+		return nil, false, err
+	}
+	if status == http.StatusUnauthorized || status == http.StatusForbidden {
+		l.Challenge = oauth.ParseChallenge(status, h)
+	}
+	return l, status < 300, nil
+}
+
+// unasked explains a login that failed at a server which did not want one.
+func unasked(err error, r *upstream.Resolved, open bool) error {
+	if !open || errors.Is(err, context.Canceled) || errors.Is(err, oauth.ErrSkipped) {
+		return err
+	}
+	return &hinted{
+		fmt.Errorf("%w\nThe server answers without a token, and no OAuth token was obtained. It may need none; or its provider has no automatic registration", err),
+		fmt.Sprintf("register a client there by hand, and write in the entry of %s:\n  auth: oauth\n  oauth: {client_id: ..., client_secret: \"${...}\", redirect_port: 8765}", r.Server),
+	}
+}
+
+// loggedIn says what a login brought.
+func (p *program) loggedIn(l *oauth.Login) {
+	r := &l.Result
+	fmt.Fprintf(p.stderr, "logged in to %s at %s\n", l.Server.Name, r.Issuer)
+	if r.Scope != "" {
+		fmt.Fprintf(p.stderr, "scope       %s\n", oneLine(r.Scope))
+	}
+	switch {
+	case r.Refresh:
+		fmt.Fprintln(p.stderr, "lasts       renewed by itself")
+	case r.Expiry.IsZero():
+		fmt.Fprintln(p.stderr, "lasts       the provider did not say how long, and gave no refresh token")
+	default:
+		fmt.Fprintf(p.stderr, "lasts       until %s: the provider gave no refresh token\n", r.Expiry.Local().Format(time.DateTime))
+	}
+}
+
+// tryLogin connects with the new credentials.
+func (p *program) tryLogin(ctx context.Context, cfg *config.Config, name string) error {
+	return p.probe(ctx, cfg, "error", func(ctx context.Context, a *app) error {
+		a.settle(ctx, probeWait)
+		st, _ := a.set.Status(name)
+		if !serves(st.State) {
+			fmt.Fprintf(p.stderr, "server %s %s\n", name, trouble(st))
+			return &codeError{exitFailed, nil}
+		}
+		fmt.Fprintf(p.stderr, "server      %s: %d tool(s)\n", name, st.Tools)
+		return nil
+	})
+}
+
+func (a *app) pendingDir() string { return filepath.Join(a.cfg.StateDir, "oauth", "pending") }
+
+// startLogin prints where to go, and keeps what --finish needs.
+func (p *program) startLogin(ctx context.Context, a *app, l *oauth.Login, asJSON bool) error {
+	pending, err := l.Start(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(a.pendingDir(), 0o700); err != nil {
+		return err
+	}
+	if err := pending.Save(a.pendingDir()); err != nil {
+		return err
+	}
+	if !asJSON {
+		fmt.Fprintln(p.stdout, pending.URL())
+		return nil
+	}
+	return json.NewEncoder(p.stdout).Encode(map[string]any{"server": l.Server.Name, "url": pending.URL(), "redirect_uri": pending.RedirectURI, "expires_in": 600})
+}
+
+func (p *program) finishLogin(ctx context.Context, cfg *config.Config, answer string) error {
+	if cfg.StateDir == "" {
+		return errors.New(cfg.NoStateDir())
+	}
+	pending, err := oauth.ReadPending(filepath.Join(cfg.StateDir, "oauth", "pending"), strings.TrimSpace(answer))
+	if err != nil {
+		return err
+	}
+	a, r, err := p.entrant(cfg, pending.Server)
+	if err != nil {
+		return err
+	}
+	v, err := a.vault(defaultProfile)
+	if err != nil {
+		return err
+	}
+	l := &oauth.Login{Server: a.authorized(r), Vault: v, Out: p.stderr}
+	if err := l.Finish(ctx, pending, answer); err != nil {
+		return err
+	}
+	p.loggedIn(l)
+	return p.tryLogin(ctx, cfg, pending.Server)
+}
+
+func (p *program) logout(ctx context.Context, cfg *config.Config, name string) error {
+	a, _, err := p.entrant(cfg, name)
+	if a == nil {
+		return err
+	}
+	v, err := a.vault(defaultProfile)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 40*time.Second)
+	defer cancel()
+	unlock, err := v.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if e, err := v.Load(name); err == nil && e == nil {
+		fmt.Fprintf(p.stderr, "nothing is stored for %s\n", name)
+		return nil
+	}
+	if err := v.Delete(name); err != nil {
+		return err
+	}
+	fmt.Fprintf(p.stderr, "logged out of %s\n", name)
+	return nil
+}
+
+// askLogin is for serve with somebody before the screen.
+func (p *program) askLogin(ctx context.Context, l *oauth.Login) error {
+	l.Out, l.Environ, l.Open = p.stderr, p.env, oauth.OpenBrowser(p.env)
+	if err := l.Run(ctx); err != nil {
+		return err
+	}
+	p.loggedIn(l)
+	return nil
+}
