@@ -165,8 +165,8 @@ func nearest(key string, known []string) string {
 			best, least = k, d
 		}
 	}
-	if best == "" && len(key) >= 3 {
-		return longer(key, known)
+	if len(key) >= 3 && least > 1 { // no mere slip: a word that goes on is likelier
+		return cmp.Or(longer(key, known), best)
 	}
 	return best
 }

@@ -29,7 +29,7 @@ func why(c *Config) []string {
 func TestServerFaults(t *testing.T) {
 	dir := write(t, map[string]string{
 		".mcp.json": `{"mcpServers": {
-  "remote": {"url": "https://e.example/", "auth": "oauth"},
+  "remote": {"url": "https://e.example/${HERE}"},
   "keys": {
     "url": "https://e.example/${PATH_OF}",
     "headers": {"X-Key": "${API_KEY}", "X-Default": "${NOT_SET:-fine}"}
@@ -47,7 +47,7 @@ func TestServerFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		`.mcp.json:2:51: mcpServers.remote.auth: "oauth" is not active yet`,
+		".mcp.json:2:21: mcpServers.remote.url: ${HERE} is not set",
 		".mcp.json:4:12: mcpServers.keys.url: ${PATH_OF} is not set",
 		".mcp.json:5:26: mcpServers.keys.headers.X-Key: ${API_KEY} is not set",
 		`.mcp.json:7:24: mcpServers.stdio.command: "no-such-program" is not on the server's PATH (/nowhere); install it, or set env.PATH or an absolute command: file does not exist`,

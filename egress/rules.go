@@ -180,5 +180,5 @@ const (
 	refusedForm     refusal = "is not a host and a port"
 	refusedRules    refusal = "is not in the server's egress.allow"
 	refusedMetadata refusal = "is, or resolves to, an address that is never allowed (link-local, instance metadata)"
-	refusedInside   refusal = "is, or resolves to, a loopback or private address that no CIDR and no host of egress.allow names"
+	refusedInside   refusal = "is, or resolves to, a loopback or private address that egress.allow does not grant: it takes the address or its network, or for private ones the exact host"
 )

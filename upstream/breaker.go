@@ -155,7 +155,7 @@ type openError struct {
 }
 
 func (e *openError) Error() string {
-	text := fmt.Sprintf("%d calls in a row found it unwell, so none is sent for a while", e.failures)
+	text := fmt.Sprintf("its breaker is open: %d calls in a row found it unwell, so none is sent for a while", e.failures)
 	if e.last == nil {
 		return text
 	}

@@ -41,6 +41,7 @@ type httpConn struct {
 	header    http.Header // what every request carries
 	tokens    Tokens      // nil without OAuth
 	sent      *recently   // of tokens
+	sends     bool        // there are headers of the configuration's
 
 	client  []byte // our clientInfo
 	meta    []byte // see eraMeta
@@ -107,6 +108,7 @@ func newHTTPConn(r *Resolved, e env) *httpConn {
 		header:    baseHeader(r, &e),
 		tokens:    r.tokens,
 		sent:      r.sent,
+		sends:     len(r.Header) > 0 || r.URL.User != nil,
 		host:      r.Header.Get("Host"),
 		client:    clientInfo(e.name(), e.version()),
 		renewing:  make(chan struct{}, 1),

@@ -65,7 +65,7 @@ func TestHTTPLocationBound(t *testing.T) {
 	}})
 	c := dialed(t, resolved(t, f.URL+"/mcp/", nil), env{})
 	for range 20 {
-		if _, err := c.Do(t.Context(), toolCall("x")); KindOf(err) != Protocol {
+		if _, err := c.Do(t.Context(), toolCall("x")); KindOf(err) != Config {
 			t.Fatalf("got %v", err)
 		}
 	}

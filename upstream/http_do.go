@@ -25,6 +25,9 @@ func (c *httpConn) Do(ctx context.Context, call *Call) (Response, error) {
 		return resp, err
 	}
 	if rerr := c.renew(ctx, s, call.Method, err); rerr != nil {
+		if lost.unseen {
+			rerr = notSent(rerr)
+		}
 		return resp, rerr
 	}
 	if !lost.unseen && !call.Safe {
@@ -176,8 +179,10 @@ func (x *exchange) lost(ctx, rctx context.Context, limit time.Duration, err erro
 		return x.fail(Timeout, x.late(fmt.Sprintf("within %s", limit), nil))
 	case errors.As(err, &denied):
 		return x.fail(denied.kind(), denied)
-	case errors.As(err, &redirected):
-		return x.fail(Protocol, redirected)
+	case errors.As(err, &redirected): // nothing was done
+		e := x.fail(Config, redirected)
+		e.Unsent = true
+		return e
 	case isProxys(err):
 		return x.fail(Proxy, x.c.netText(err))
 	case x.reached == 0:

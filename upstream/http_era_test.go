@@ -217,7 +217,7 @@ func TestHTTPHandshakeErrors(t *testing.T) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="x"`)
 			w.WriteHeader(401)
 			return true
-		}, Unauthorized, `it asks for Bearer realm="x": set auth: oauth or a header`},
+		}, Unauthorized, `it asks for Bearer realm="x": look at the headers that are set for it`},
 		{"unknown version", func(w http.ResponseWriter, _ *http.Request, m rpc) bool {
 			if m.Method == "initialize" {
 				result(w, m, `{"protocolVersion":"1999-01-01","capabilities":{}}`)

@@ -79,7 +79,7 @@ func TestHTTPStatus(t *testing.T) {
 		{400, "broken", Protocol, `answered 400 Bad Request (application/json): "broken"`},
 		{400, null, Protocol, "nope"},
 		{400, ours, 0, ""},
-		{401, ours, Unauthorized, "set auth: oauth or a header"},
+		{401, ours, Unauthorized, "set auth: oauth, or a header"},
 		{403, "", Unauthorized, "answered 403 Forbidden"},
 		{404, ours, 0, ""},
 		{405, "", Protocol, "answered 405"},

@@ -114,7 +114,7 @@ func TestHTTPRedirects(t *testing.T) {
 				c.Close()
 				return
 			}
-			if KindOf(err) != Protocol || !strings.Contains(err.Error(), tt.text) || strings.Contains(err.Error(), "hidden") {
+			if e, ok := err.(*Error); !ok || e.Kind != Config || !e.Unsent || !strings.Contains(err.Error(), tt.text) || strings.Contains(err.Error(), "hidden") {
 				t.Errorf("got %v", err)
 			}
 		})

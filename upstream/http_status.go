@@ -70,14 +70,23 @@ func (x *exchange) denied(resp *http.Response, body []byte) error {
 		if how := resp.Header.Get("WWW-Authenticate"); how != "" {
 			e.text += "; it asks for " + x.c.text(how, snippet)
 		}
-		if x.c.tokens == nil {
-			e.text += ": set auth: oauth or a header"
-		}
+		e.text += x.c.loginHint()
 		return x.fail(Unauthorized, e)
 	case http.StatusTooManyRequests:
 		return x.failStatus(resp, x.describe(resp, body))
 	}
 	return nil
+}
+
+// loginHint says what to do about credentials that are refused.
+func (c *httpConn) loginHint() string {
+	switch {
+	case c.tokens != nil:
+		return ""
+	case c.sends:
+		return ": look at the headers that are set for it"
+	}
+	return ": set auth: oauth, or a header"
 }
 
 func (x *exchange) failStatus(resp *http.Response, cause *statusError) *Error {

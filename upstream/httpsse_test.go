@@ -106,7 +106,7 @@ func TestSSENoStream(t *testing.T) {
 		kind Kind
 		text string
 	}{
-		{"401", reply(401, "text/plain", "who?"), Unauthorized, "set auth: oauth or a header"},
+		{"401", reply(401, "text/plain", "who?"), Unauthorized, "set auth: oauth, or a header"},
 		{"403", reply(403, "text/plain", ""), Unauthorized, "answered 403"},
 		{"404", reply(404, "text/plain", "no such page"), Protocol, `answered 404 Not Found (text/plain): "no such page"`},
 		{"405", reply(405, "text/plain", ""), Protocol, "answered 405"},
@@ -178,7 +178,7 @@ func TestSSEPostStatus(t *testing.T) {
 		lost   bool // with the connection
 	}{
 		{400, "bad", Protocol, `answered 400 Bad Request (text/plain): "bad"`, false},
-		{401, "", Unauthorized, "set auth: oauth or a header", false},
+		{401, "", Unauthorized, "set auth: oauth, or a header", false},
 		{403, "", Unauthorized, "answered 403", false},
 		{408, "", Uncertain, "answered 408", false},
 		{413, "", Protocol, "answered 413", false},

@@ -33,7 +33,7 @@ func TestNamedOnce(t *testing.T) {
 		"under a call":                   {o.deadUnder(closed, inner("tools/list")), "upstream s: tools/list: no sign of life"},
 		"under a call, without a method": {o.deadUnder(closed, inner("")), "upstream s: no sign of life"},
 		"under a call, of another kind":  {o.deadUnder(inner("x"), inner("tools/list")), "upstream s: x: no sign of life"},
-		"breaker":                        {tripped(o.deadUnder(closed, inner("tools/list"))), "upstream s: 3 calls in a row found it unwell, so none is sent for a while; the last: tools/list: no sign of life"},
+		"breaker":                        {tripped(o.deadUnder(closed, inner("tools/list"))), "upstream s: its breaker is open: 3 calls in a row found it unwell, so none is sent for a while; the last: tools/list: no sign of life"},
 		"explained":                      {o.explain(t.Context(), inner("initialize")), "upstream s: initialize: no sign of life"},
 		"handshake":                      {handshakeError("s", errors.Join(errAfresh, inner("initialize"))), "upstream s: initialize: no sign of life"},
 		"dying":                          {asDying(inner("initialize")), "upstream s: initialize: no sign of life"},

@@ -34,6 +34,7 @@ type owner struct {
 	key    atomic.Pointer[Key]
 	proven atomic.Bool
 	files  atomic.Pointer[tls.Source]          // of the connection; nil when the settings name none
+	secure atomic.Bool                         // TLS is spoken
 	turn   chan struct{}                       // of one, for serialize
 	lift   func()                              // ends what the child may reach; nil when nothing fences it
 	scrub  atomic.Pointer[func(string) string] // of the settings last resolved
@@ -154,6 +155,7 @@ func (o *owner) prepare() (*Resolved, error) {
 		return nil, err
 	}
 	o.files.Store(r.tls)
+	o.secure.Store(r.URL != nil && strings.EqualFold(r.URL.Scheme, "https"))
 	if r.tokens, err = o.srv.set.tokensOf(r, o.route.profile); err != nil {
 		return nil, err
 	}

@@ -178,6 +178,25 @@ func TestLoginComesBack(t *testing.T) {
 	}
 }
 
+// A file that is lost while the server refuses what it held is named, at once.
+func TestLoginFileIsLost(t *testing.T) {
+	w := newLoginWorld(t, nil)
+	two := "two"
+	w.gate.token.Store(&two)
+	if err := w.call("t"); KindOf(err) != Unauthorized {
+		t.Fatalf("got %v, want Unauthorized", err)
+	}
+	if err := os.Remove(w.file); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the file's name", func() bool {
+		err := w.call("t")
+		return KindOf(err) == Config && strings.Contains(err.Error(), w.file)
+	})
+	w.write("two")
+	eventually(t, "the new token", func() bool { return w.state() == Ready })
+}
+
 // Credentials that are good again without having changed are found by the probe.
 func TestLoginProbe(t *testing.T) {
 	w := newLoginWorld(t, func(s *Settings) { s.Lifecycle.ProbeInterval = time.Second })

@@ -203,6 +203,9 @@ func (s *server) logState(old, st *Status) {
 		if l := s.listing.Load(); l != nil {
 			tools, prompts, resources = len(l.Tools), len(l.Prompts), len(l.Resources)
 		}
+		if KindOf(old.Err) == Open {
+			log = log.With("breaker", "closed")
+		}
 		log.Info("server ready", "version", st.Info.Version, "tools", tools, "prompts", prompts, "resources", resources)
 	case Failed, Parked, NeedsLogin:
 		if !st.RetryAt.IsZero() {

@@ -156,7 +156,7 @@ func (s *Set) Status(name string) (st Status, ok bool) {
 	st = *srv.status.Load()
 	st.Noise, st.Breaker, st.Lazy = srv.noise.Load(), srv.breaker.String(), srv.settings.Lazy
 	st.InFlight, st.Queued = len(srv.slots), int(max(srv.queued.Load(), 0))
-	if f := srv.plain.files.Load(); f != nil {
+	if f := srv.plain.files.Load(); f != nil && srv.plain.secure.Load() {
 		st.CertificateUntil, _ = f.Certificate()
 	}
 	return st, true

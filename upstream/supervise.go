@@ -166,8 +166,8 @@ func (o *owner) await(ctx context.Context, err error, d time.Duration, wake <-ch
 // to err: a file of credentials was written, or is sound at last.
 func (o *owner) differs(err error) bool {
 	r, rerr := o.resolve()
-	if rerr != nil {
-		return false
+	if rerr != nil { // what was refused is lost, which has to be told
+		return KindOf(err) == Unauthorized
 	}
 	if place := (*placeError)(nil); errors.As(err, &place) {
 		return r.Starts() == nil

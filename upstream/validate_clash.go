@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -41,6 +42,13 @@ func (c *check) onTheWay() {
 		c.moot(len(s.ClientCert) > 0, none, "client_cert")
 		c.moot(s.ClientKey != "" && len(s.ClientCert) > 0, none, "client_key")
 		c.moot(s.Egress.Proxy != "", none, "egress", "proxy")
+		return
+	}
+	if len(s.URL) >= 7 && strings.EqualFold(s.URL[:7], "http://") {
+		const plain = "has no effect, since the url is http: and there is no TLS"
+		c.moot(s.SSLVerify != SSLVerify{}, plain, "ssl_verify")
+		c.moot(len(s.ClientCert) > 0, plain, "client_cert")
+		c.moot(s.ClientKey != "" && len(s.ClientCert) > 0, plain, "client_key")
 		return
 	}
 	c.moot(s.SSLVerify.Off, "is off: anyone on the way can pose as the server, and read and change everything, credentials included. "+

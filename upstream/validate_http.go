@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -130,6 +131,13 @@ func urlFault(raw string) string {
 		return "invalid URL: the scheme must be http, https or http+unix"
 	case u.Hostname() == "":
 		return "invalid URL: no host"
+	case u.Port() != "" && !validPort(u.Port()):
+		return "invalid URL: the port must be 1 to 65535"
 	}
 	return ""
+}
+
+func validPort(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && n > 0
 }

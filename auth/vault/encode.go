@@ -49,12 +49,13 @@ func (v *Vault) encode(e *Entry, now time.Time) ([]byte, error) {
 // decodeFile returns the names of the fields that are wrong. Only the version
 // counts when that is newer than ours.
 func decodeFile(b []byte) (f file, bad []string) {
-	bad = members(b, field{"version", &f.Version})
-	if bad == nil && f.Version > version {
+	switch bad = members(b, field{"version", &f.Version}); {
+	case bad == nil && f.Version > version:
 		return f, nil
-	}
-	if bad == nil && f.Version != version {
+	case bad == nil && f.Version != version:
 		bad = []string{"version"}
+	case bad != nil && bad[0] == everything:
+		return f, bad
 	}
 	return f, append(bad, members(b, field{"server", &f.Server}, field{"updated", &f.Updated}, field{"deleted", &f.Deleted},
 		field{"entry", &f.Entry}, field{"key", &f.Key}, field{"sealed", &f.Sealed})...)

@@ -15,9 +15,9 @@ const (
 	lockSuffix   = ".lock" // in place of fileSuffix
 	tempPrefix   = ".new-"
 
-	maxName  = 4096 // bytes of a server's name
-	maxBase  = 180  // bytes of a file's name without its suffixes
-	keptBase = 100  // bytes that are left of a longer one, before its digest
+	maxName = 4096 // bytes of a server's name
+	maxBase = 180  // bytes of a file's name without its suffixes
+	maxKept = 100  // bytes that are left of a longer one, before its digest
 )
 
 func checkName(server string) error {
@@ -40,7 +40,11 @@ func fileName(server string) string { return baseName(server) + fileSuffix }
 // names apart. All of it may be in a key of a Kubernetes secret.
 func baseName(server string) string {
 	var b strings.Builder
+	kept := 0 // bytes that are left of a long name: whole escapes, or the rest could be another's
 	for i := range len(server) {
+		if b.Len() <= maxKept {
+			kept = b.Len()
+		}
 		switch c := server[i]; {
 		case 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' && i > 0:
 			b.WriteByte(c)
@@ -55,7 +59,7 @@ func baseName(server string) string {
 		return fmt.Sprintf("_%02x%s", base[0], base[1:])
 	case len(base) > maxBase:
 		digest := sha256.Sum256([]byte(server))
-		return base[:keptBase] + "_h" + hex.EncodeToString(digest[:]) // h is in no escape
+		return base[:kept] + "_h" + hex.EncodeToString(digest[:]) // h is in no escape
 	default:
 		return base
 	}

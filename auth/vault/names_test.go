@@ -16,6 +16,7 @@ func TestFileNames(t *testing.T) {
 		".", "..", "...", "/", "//", "/etc/passwd", "../../x", "-", "--", "-a", "CON", "con", "Con", "nul", "com1", "com9", "lpt1", "COM1", "con.x", "_63on",
 		"é", "e\u0301", "É", "ß", "ss", "ſ", "s", "K", "k", "\u212a", "日本", "x\x00y", "x\ny", " ", "  ", "a ", "a.", ".lock", "a.lock", "a.json", ".new-x", "default",
 		long, long + "n", strings.ToUpper(long), strings.Repeat("_", 300), strings.Repeat(".", 60), strings.Repeat(".", 61), strings.Repeat("é", 2000),
+		strings.Repeat(".", 33) + "_h" + strings.Repeat("0", 64), strings.Repeat("n", 99) + strings.Repeat("_", 80), strings.Repeat("n", 99) + strings.Repeat(".", 80),
 		long[:maxBase], long[:maxBase+1], strings.TrimSuffix(fileName(long), fileSuffix),
 	}
 	made := map[string]string{}
@@ -29,7 +30,7 @@ func TestFileNames(t *testing.T) {
 		if !good.MatchString(file) || len(file)+len(backupSuffix) > 200 || file[0] == '-' {
 			t.Errorf("%.40q is in %s", name, file)
 		}
-		if got, ok := serverOf(file); ok && got != name || !ok && len(baseName(name)) < keptBase {
+		if got, ok := serverOf(file); ok && got != name || !ok && len(baseName(name)) < maxKept {
 			t.Errorf("%s: got %.40q, %t, want %.40q", file, got, ok, name)
 		}
 	}
@@ -86,7 +87,7 @@ func FuzzFileName(f *testing.F) {
 		if a != b && strings.EqualFold(fileName(a), fileName(b)) {
 			t.Errorf("%q and %q share %s", a, b, fileName(a))
 		}
-		if got, ok := serverOf(fileName(a)); ok && got != a || !ok && len(baseName(a)) < keptBase {
+		if got, ok := serverOf(fileName(a)); ok && got != a || !ok && len(baseName(a)) < maxKept {
 			t.Errorf("%q: got %q, %t", a, got, ok)
 		}
 		serverOf(a + fileSuffix)

@@ -72,9 +72,9 @@ func rotate(v *Vault) error {
 	return errors.Join(err, writeErr, v.Save(counted(n+1)))
 }
 
-// counted is an entry of many pages on disk whose beginning and end say the same.
+// counted is an entry of some pages on disk whose beginning and end say the same.
 func counted(n int) *Entry {
-	return &Entry{Server: "a", Access: strings.Repeat(fmt.Sprintf("%08d", n), 8<<10), Refresh: strconv.Itoa(n), Scope: strconv.Itoa(n)}
+	return &Entry{Server: "a", Access: strings.Repeat(fmt.Sprintf("%08d", n), 1<<10), Refresh: strconv.Itoa(n), Scope: strconv.Itoa(n)}
 }
 
 func checkCounted(t *testing.T, e *Entry) int {
@@ -126,50 +126,77 @@ func TestProcessesRotate(t *testing.T) {
 	}
 }
 
-// TestKilledInSave kills a process that does nothing but save, at many times.
+// TestKilledInSave kills a process that does nothing but save: at any time, and
+// as soon as a file that is not done is seen.
 func TestKilledInSave(t *testing.T) {
+	const rounds = 40
 	l := newLab(t)
 	l.save(counted(0))
-	rounds := 60
-	if testing.Short() {
-		rounds = 10
-	}
-	crashed := 0
 	for i := range rounds {
-		cmd := start(t, l, "write")
-		said := saidUntilKilled(t, cmd, time.Duration(i%30)*300*time.Microsecond)
+		w := startWriter(t, l)
+		if i%2 == 0 {
+			time.Sleep(time.Duration(i) * 200 * time.Microsecond) // any time will do
+		} else {
+			w.seeTemp(l.Dir, temps(t, l.Dir))
+		}
+		said := w.kill()
 		if n := checkCounted(t, l.load("a")); n < said {
 			t.Fatalf("%d was saved, but %d is there", said, n)
 		}
 		if w := l.warned(); w != "" {
 			t.Fatalf("warned %q", w)
 		}
-		crashed = len(temps(t, l.Dir))
 	}
-	t.Logf("%d of %d were killed while they wrote", crashed, rounds)
+	crashed := len(temps(t, l.Dir))
+	t.Logf("%d of %d were killed before they had renamed their file", crashed, rounds)
+	if crashed == 0 {
+		t.Error("none was killed while it wrote")
+	}
 	l.sweepsOnlyDead()
 }
 
-// saidUntilKilled returns the last save that the process is known to have done.
-func saidUntilKilled(t *testing.T, cmd *exec.Cmd, after time.Duration) (last int) {
+// A writer is a process that saves one count after the other, and says so.
+type writer struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	said *bufio.Scanner
+}
+
+// startWriter returns when the first is saved.
+func startWriter(t *testing.T, l *lab) *writer {
 	t.Helper()
+	cmd := start(t, l, "write")
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
+	w := &writer{t, cmd, bufio.NewScanner(out)}
+	if err != nil || !w.said.Scan() {
+		t.Fatal("the writer does not start", err)
 	}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if last == 0 {
-			time.AfterFunc(after, func() { _ = cmd.Process.Kill() }) // any time will do
-		}
-		if last, err = strconv.Atoi(lines.Text()); err != nil {
-			t.Fatal(err)
+	return w
+}
+
+func (w *writer) seeTemp(dir string, before []string) {
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		if len(temps(w.t, dir)) > len(before) {
+			return
 		}
 	}
-	_ = cmd.Wait()
+}
+
+// kill returns the last save that the process is known to have done.
+func (w *writer) kill() (last int) {
+	w.t.Helper()
+	_ = w.cmd.Process.Kill()
+	for more := true; more; more = w.said.Scan() {
+		n, err := strconv.Atoi(w.said.Text())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		last = n
+	}
+	_ = w.cmd.Wait()
 	return last
 }
 

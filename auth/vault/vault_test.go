@@ -173,9 +173,9 @@ func TestRefused(t *testing.T) {
 	link := func(path string) error {
 		return errors.Join(os.Rename(path, path+".moved"), os.Symlink(path+".moved", path))
 	}
-	foreign := func(path string) error {
+	foreign := func(l *lab, path string) error {
 		if os.Geteuid() != 0 {
-			t.Skip("needs root")
+			l.t.Skip("needs root")
 		}
 		return os.Lchown(path, 4242, -1)
 	}
@@ -185,11 +185,11 @@ func TestRefused(t *testing.T) {
 	}{
 		"directory is a link":          {func(l *lab) error { return link(l.Dir) }, "it is no directory"},
 		"directory is a link, slash":   {func(l *lab) error { err := link(l.Dir); l.Dir += "/"; return err }, "it is no directory"},
-		"directory of another user":    {func(l *lab) error { return foreign(l.Dir) }, "it belongs to another user"},
+		"directory of another user":    {func(l *lab) error { return foreign(l, l.Dir) }, "it belongs to another user"},
 		"directory is a file":          {func(l *lab) error { l.Dir = l.path("a"); return nil }, "it is no directory"},
 		"file is a link":               {func(l *lab) error { return link(l.path("a")) }, "it is a symbolic link"},
 		"file is a link to nowhere":    {func(l *lab) error { return errors.Join(os.Remove(l.path("a")), os.Symlink("/nowhere", l.path("a"))) }, "it is a symbolic link"},
-		"file of another user":         {func(l *lab) error { return foreign(l.path("a")) }, "it belongs to another user"},
+		"file of another user":         {func(l *lab) error { return foreign(l, l.path("a")) }, "it belongs to another user"},
 		"directory of no name":         {func(l *lab) error { l.Dir = ""; return nil }, "no directory is set"},
 		"key of 31 bytes":              {func(l *lab) error { l.Key = make([]byte, 31); return nil }, "the encryption key has 31 bytes, want 32"},
 		"key of no bytes, but it is a": {func(l *lab) error { l.Key = []byte{}; return nil }, "the encryption key has 0 bytes, want 32"},

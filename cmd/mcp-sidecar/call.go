@@ -111,6 +111,9 @@ func (a *app) exposed(ctx context.Context, server, tool string) string {
 			return route.Exposed
 		}
 	}
+	if a.set.Listing(server) == nil {
+		return a.views.policies[server].namer.Name(server, tool)
+	}
 	return tool
 }
 

@@ -13,6 +13,8 @@ import (
 func legible(_ []string, a slog.Attr) slog.Attr {
 	a.Key = legibleText(a.Key)
 	switch v := a.Value.Resolve(); v.Kind() {
+	case slog.KindDuration: // JSON would have a number without a unit
+		a.Value = slog.StringValue(v.Duration().String())
 	case slog.KindString:
 		a.Value = slog.StringValue(legibleText(v.String()))
 	case slog.KindAny:

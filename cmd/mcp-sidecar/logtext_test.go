@@ -45,7 +45,7 @@ func TestLogOfPlainValues(t *testing.T) {
 	var b bytes.Buffer
 	newLogger(&b, config.Log{Format: "json"}).Info("m", "s", "ä \"q\" 日本\tx", "n", 3, "d", 2*time.Second, "b", true, "e", errors.New("x"), "l", []string{"a"}, "nil", nil)
 	_, got, _ := strings.Cut(b.String(), `"msg"`)
-	if want := `:"m","s":"ä \"q\" 日本\tx","n":3,"d":2000000000,"b":true,"e":"x","l":["a"],"nil":null}` + "\n"; got != want {
+	if want := `:"m","s":"ä \"q\" 日本\tx","n":3,"d":"2s","b":true,"e":"x","l":["a"],"nil":null}` + "\n"; got != want {
 		t.Errorf("got %s", got)
 	}
 }
