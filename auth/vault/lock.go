@@ -55,9 +55,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tryLock returns the locked file, or nil when somebody else has it. The file is
-// never removed by us; where somebody did, the lock of the file that is gone is
-// worth nothing.
+// tryLock returns the locked file, or nil when somebody else has it.
 func tryLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|nofollow, 0o600)
 	if errors.Is(err, syscall.ELOOP) {
@@ -66,23 +64,29 @@ func tryLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	there, err := f.Stat()
-	if err == nil {
-		err = checkOwn(path, there)
-	}
-	held := false
-	if err == nil {
-		held, err = flock(f)
-	}
-	if err == nil && held {
-		now, statErr := os.Lstat(path)
-		held = statErr == nil && os.SameFile(there, now)
-	}
-	if err != nil || !held {
+	held, err := hold(f, path)
+	if !held {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
+}
+
+// hold locks f if it is still what is at path. We never remove a lock's file; where
+// somebody did, the lock of the file that is gone keeps nobody out.
+func hold(f *os.File, path string) (bool, error) {
+	opened, err := f.Stat()
+	if err == nil {
+		err = checkOwn(path, opened)
+	}
+	if err != nil {
+		return false, err
+	}
+	if locked, err := flock(f); err != nil || !locked {
+		return false, err
+	}
+	now, err := os.Lstat(path)
+	return err == nil && os.SameFile(opened, now), nil
 }
 
 // flock reports whether f is locked now. The lock ends as f is closed.

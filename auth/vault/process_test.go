@@ -320,6 +320,9 @@ func TestLockFileRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	unlock()
+	if held, err := hold(waiting, path); held || err != nil {
+		t.Errorf("a lock of a file that is gone: %v", err)
+	}
 	if unlock, err = l.Lock(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}

@@ -6,12 +6,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,11 +51,21 @@ func beClient(ctx context.Context, url string) error {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "c.yaml")
-	if err := os.WriteFile(file, []byte(config("url: "+url)), 0o600); err != nil {
+	entry := []string{"url: " + url}
+	if scenario := os.Getenv("MCP_CONFORMANCE_SCENARIO"); strings.HasPrefix(scenario, "auth/") {
+		o, err := oauthOf(scenario, dir)
+		if err != nil {
+			return err
+		}
+		entry = append(entry, "auth: oauth", "oauth: "+o)
+	}
+	if err := os.WriteFile(file, []byte(config(strings.Join(entry, "\n    "))), 0o600); err != nil {
 		return err
 	}
 	program := exec.Command(os.Getenv(envProgram), "serve", "--config", file, "--insecure-no-auth",
-		"--listen", "127.0.0.1:0", "--ops-listen", "off", "--state-dir", dir)
+		"--listen", "127.0.0.1:0", "--ops-listen", "off", "--state-dir", dir, "--interactive-login")
+	// The suite's provider agrees at once, so a browser is what follows redirects.
+	program.Env = append(os.Environ(), "BROWSER=curl -sSL --max-time 20 -o /dev/null %s")
 	said, err := program.StderrPipe()
 	if err != nil {
 		return err
@@ -69,6 +81,10 @@ func beClient(ctx context.Context, url string) error {
 	}
 	driver := exec.CommandContext(ctx, os.Getenv(envDriver), at)
 	driver.Env = append(os.Environ(), "DRIVER_VERSION="+os.Getenv("MCP_CONFORMANCE_PROTOCOL_VERSION"))
+	if slices.Contains(withoutPerson, os.Getenv("MCP_CONFORMANCE_SCENARIO")) {
+		// The driver knows none of these, and does the same in this one: it calls a tool.
+		driver.Env = append(driver.Env, "MCP_CONFORMANCE_SCENARIO=auth/metadata-default")
+	}
 	driver.Stdout, driver.Stderr = os.Stdout, os.Stderr
 	return driver.Run()
 }
@@ -92,11 +108,73 @@ func endpointOf(said io.Reader) (string, error) {
 	}
 }
 
-// clientScenarios are the scored ones of each revision that are not about OAuth.
+// oauthOf is the oauth block for a scenario, from what the suite says of it.
+func oauthOf(scenario, dir string) (string, error) {
+	var c struct {
+		ClientID     string `json:"client_id"`
+		ClientSecret string `json:"client_secret"`
+		Key          string `json:"private_key_pem"`
+		Algorithm    string `json:"signing_algorithm"`
+		Assertion    string `json:"valid_jwt"`
+	}
+	if text := os.Getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {
+		if err := json.Unmarshal([]byte(text), &c); err != nil {
+			return "", err
+		}
+	}
+	o := map[string]string{}
+	set := func(key, val string) {
+		if val != "" {
+			o[key] = val
+		}
+	}
+	set("client_id", c.ClientID)
+	set("client_secret", c.ClientSecret)
+	switch scenario {
+	case "auth/basic-cimd":
+		set("client_metadata_url", "https://conformance-test.local/client-metadata.json")
+	case "auth/client-credentials-jwt", "auth/client-credentials-basic":
+		set("grant", "client_credentials")
+	case "auth/wif-jwt-bearer":
+		set("grant", "jwt_bearer")
+	}
+	for _, f := range []struct{ key, name, text string }{{"private_key_file", "key.pem", c.Key}, {"assertion_file", "jwt", c.Assertion}} {
+		if f.text == "" {
+			continue
+		}
+		path := filepath.Join(dir, f.name)
+		if err := os.WriteFile(path, []byte(f.text), 0o600); err != nil {
+			return "", err
+		}
+		set(f.key, path)
+	}
+	if c.Key != "" {
+		set("token_endpoint_auth_method", "private_key_jwt")
+		set("signing_algorithm", c.Algorithm)
+	}
+	b, err := json.Marshal(o)
+	return string(b), err
+}
+
+// withoutPerson are the extensions by which programs get tokens.
+var withoutPerson = []string{"auth/client-credentials-basic", "auth/client-credentials-jwt", "auth/wif-jwt-bearer"}
+
+// authScenarios are those about OAuth that both revisions score.
+var authScenarios = []string{
+	"auth/basic-cimd", "auth/metadata-default", "auth/metadata-var1", "auth/metadata-var2", "auth/metadata-var3",
+	"auth/pre-registration", "auth/scope-from-scopes-supported", "auth/scope-from-www-authenticate",
+	"auth/scope-omitted-when-undefined", "auth/scope-retry-limit", "auth/scope-step-up", "auth/token-endpoint-auth-basic",
+	"auth/token-endpoint-auth-none", "auth/token-endpoint-auth-post",
+}
+
+// clientScenarios are the other scored ones of each revision.
 var clientScenarios = map[string][]string{
 	"2025-11-25": {"initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry"},
 	"2026-07-28": {"tools_call", "request-metadata", "sep-2322-client-request-state", "http-standard-headers",
-		"http-custom-headers", "http-invalid-tool-headers", "json-schema-ref-no-deref"},
+		"http-custom-headers", "http-invalid-tool-headers", "json-schema-ref-no-deref",
+		"auth/authorization-server-migration", "auth/iss-normalized", "auth/iss-not-advertised", "auth/iss-supported",
+		"auth/iss-supported-missing", "auth/iss-unexpected", "auth/iss-wrong-issuer", "auth/metadata-issuer-mismatch",
+		"auth/offline-access-not-supported", "auth/offline-access-scope", "auth/resource-mismatch"},
 }
 
 // TestAsClient runs them with the program as the client under test, and an agent
@@ -104,7 +182,7 @@ var clientScenarios = map[string][]string{
 func TestAsClient(t *testing.T) {
 	driver, program := fixtureClient(t), mcptest.Binary(t)
 	for revision, scenarios := range clientScenarios {
-		for _, scenario := range scenarios {
+		for _, scenario := range slices.Concat(scenarios, authScenarios, withoutPerson) {
 			t.Run(revision+"/"+scenario, func(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
@@ -113,6 +191,7 @@ func TestAsClient(t *testing.T) {
 					Args: []string{
 						mcptest.Module(t, "test/node", "@modelcontextprotocol/conformance/dist/index.js"),
 						"client", "--command", self(t), "--scenario", scenario, "--spec-version", revision, "--timeout", "45000", "-o", dir,
+						"--force", // extensions are on no revision's list
 					},
 					Env:   []string{envProgram + "=" + program, envDriver + "=" + driver},
 					Limit: 2 * time.Minute,
