@@ -264,7 +264,7 @@ func grows(t *testing.T, a *agent) {
 	before := a.grown(t)
 	a.says(t, "grow", "grown")
 	a.await(t, "tools changed")
-	eventually(t, "the new tool", func() bool { 
+	eventually(t, "the new tool", func() bool {
 		return slices.ContainsFunc(a.grown(t), func(name string) bool { return !slices.Contains(before, name) })
 	})
 }
