@@ -10,7 +10,7 @@ import (
 // redirected holds that a redirect which is not safe is said and not followed.
 func redirected(t *testing.T, w *world) {
 	w.serves(t)
-	r := w.fails(t, "k", callTime, "PROTOCOL")
+	r := w.fails(t, "k", callTime, "CONFIG")
 	if !strings.Contains(r.Content(), "is not followed") {
 		t.Errorf("got %s", r.Content())
 	}
@@ -24,7 +24,7 @@ func redirected(t *testing.T, w *world) {
 
 func circle(t *testing.T, w *world) {
 	w.serves(t)
-	w.fails(t, "k", callTime, "PROTOCOL")
+	w.fails(t, "k", callTime, "CONFIG")
 	if n := w.bad.Journal.Ran("k"); n > 4 {
 		t.Errorf("the circle was followed %d times", n)
 	}

@@ -100,7 +100,7 @@ var projectRows = []row{
 	{ids: "supergateway#123 TBXark#43", later: "reported without a symptom that could be replayed"},
 	{ids: "TBXark#46", by: "TestField/R19"},
 	{ids: "TBXark#53", by: "TestHermes/12865"},
-	{ids: "TBXark#37", by: "config.TestPending"},
+	{ids: "TBXark#37", by: "config.TestActive"},
 	{ids: "mcp-remote#124", by: "egress.TestNoProxy"},
 
 	{ids: "hermes#50170 hermes#30268 hermes#64073", by: "upstream.TestKeepalive"},
