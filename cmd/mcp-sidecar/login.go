@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-sidecar/mcp-sidecar/auth/oauth"
+	"github.com/mcp-sidecar/mcp-sidecar/auth/vault"
 	"github.com/mcp-sidecar/mcp-sidecar/config"
 	"github.com/mcp-sidecar/mcp-sidecar/upstream"
 )
@@ -23,7 +24,7 @@ type loginFlags struct {
 	flow                   string
 	noBrowser, fresh, json bool
 	start                  bool
-	finish                 string
+	finish, from           string
 }
 
 func (p *program) loginCmd() *cobra.Command {
@@ -41,18 +42,25 @@ another machine, paste the URL that it ends at, or use the printed ssh line, or
 --flow device where the provider has that. Without a terminal:
 
   mcp-sidecar login SERVER --start --json    print the URL to visit
-  mcp-sidecar login --finish URL             with the URL that the browser ended at`,
+  mcp-sidecar login --finish URL             with the URL that the browser ended at
+
+The logins of a Hermes Agent on this machine can be taken over:
+
+  mcp-sidecar login --import ~/.hermes/mcp-tokens`,
 		Args: argsBetween(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if (len(args) == 0) == (l.finish == "") || l.start && l.finish != "" {
-				return usage(errors.New("login takes the name of a server, or --finish URL"))
+			if ways := count(len(args) > 0, l.finish != "", l.from != ""); ways != 1 || l.start && len(args) == 0 {
+				return usage(errors.New("login takes the name of a server, or --finish URL, or --import DIR"))
 			}
 			cfg, err := p.load(cmd, &f, nil)
 			if err != nil {
 				return err
 			}
-			if l.finish != "" {
+			switch {
+			case l.finish != "":
 				return p.finishLogin(cmd.Context(), cfg, l.finish)
+			case l.from != "":
+				return p.importLogins(cfg, l.from)
 			}
 			return p.login(cmd.Context(), cfg, args[0], l)
 		},
@@ -64,8 +72,19 @@ another machine, paste the URL that it ends at, or use the printed ssh line, or
 	fl.BoolVar(&l.fresh, "fresh", false, "register anew with the provider")
 	fl.BoolVar(&l.start, "start", false, "print the URL to visit, and leave the rest to --finish")
 	fl.StringVar(&l.finish, "finish", "", "complete what --start began with the `URL` that the browser ended at")
+	fl.StringVar(&l.from, "import", "", "copy the tokens that are in `DIR`, the mcp-tokens directory of a Hermes Agent")
 	fl.BoolVar(&l.json, "json", false, "with --start: print JSON")
 	return cmd
+}
+
+// count counts what is true.
+func count(is ...bool) (n int) {
+	for _, b := range is {
+		if b {
+			n++
+		}
+	}
+	return n
 }
 
 func (p *program) logoutCmd() *cobra.Command {
@@ -115,6 +134,11 @@ func (p *program) entrant(cfg *config.Config, name string) (*app, *upstream.Reso
 }
 
 func (p *program) login(ctx context.Context, cfg *config.Config, name string, f loginFlags) error {
+	switch f.flow {
+	case "", oauth.FlowBrowser, oauth.FlowDevice:
+	default:
+		return usage(fmt.Errorf("--flow %s: use browser or device", f.flow))
+	}
 	a, r, err := p.entrant(cfg, name)
 	if err != nil {
 		return err
@@ -124,11 +148,6 @@ func (p *program) login(ctx context.Context, cfg *config.Config, name string, f 
 		return err
 	}
 	l.Flow, l.Fresh = f.flow, f.fresh
-	switch f.flow {
-	case "", oauth.FlowBrowser, oauth.FlowDevice:
-	default:
-		return usage(fmt.Errorf("--flow %s: use browser or device", f.flow))
-	}
 	if f.start {
 		return p.startLogin(ctx, a, l, f.json)
 	}
@@ -273,6 +292,46 @@ func (p *program) logout(ctx context.Context, cfg *config.Config, name string) e
 		return err
 	}
 	fmt.Fprintf(p.stderr, "logged out of %s\n", name)
+	return nil
+}
+
+// importLogins copies what a Hermes Agent has for servers of the configuration.
+func (p *program) importLogins(cfg *config.Config, dir string) error {
+	var names []string
+	for i := range cfg.Servers {
+		if cfg.Servers[i].Settings.Auth == "oauth" {
+			names = append(names, cfg.Servers[i].Name)
+		}
+	}
+	if len(names) == 0 {
+		return usage(errors.New("no server of the configuration has auth: oauth"))
+	}
+	a, err := p.assemble(cfg)
+	if err != nil {
+		return err
+	}
+	v, err := a.vault(defaultProfile)
+	if err != nil {
+		return err
+	}
+	all, err := vault.ImportHermes(dir, v, names)
+	if err != nil {
+		return err
+	}
+	copied := 0
+	for _, one := range all {
+		if len(one.Parts) > 0 {
+			copied++
+			fmt.Fprintf(p.stderr, "%s: copied %s\n", one.Server, strings.Join(one.Parts, ", "))
+		}
+		for _, why := range one.Skipped {
+			fmt.Fprintf(p.stderr, "%s: not copied: %s\n", one.Server, oneLine(why))
+		}
+	}
+	if copied == 0 {
+		return &codeError{exitFailed, nil}
+	}
+	fmt.Fprintln(p.stderr, "Hermes and this program now have the same logins. Where a provider gives a new refresh token with each renewal, the first to renew keeps its login, and the other has to log in again.")
 	return nil
 }
 
