@@ -91,16 +91,20 @@ func beClient(ctx context.Context, url string) error {
 
 var endpointLine = regexp.MustCompile(`endpoint +(http://\S+)`)
 
-// endpointOf reads what the program prints until it names its endpoint, and
-// passes on the rest.
-func endpointOf(said io.Reader) (string, error) {
+// endpointOf reads what the program prints until it has named its endpoint and what
+// became of its server, and passes on the rest: some scenarios are about the
+// handshake alone, and end with the driver.
+func endpointOf(said io.Reader) (at string, err error) {
 	in := bufio.NewReader(said)
 	for {
 		line, err := in.ReadString('\n')
 		fmt.Fprint(os.Stderr, line)
 		if m := endpointLine.FindStringSubmatch(line); m != nil {
+			at = m[1]
+		}
+		if at != "" && strings.HasPrefix(line, "server ") {
 			go io.Copy(os.Stderr, in)
-			return m[1], nil
+			return at, nil
 		}
 		if err != nil {
 			return "", fmt.Errorf("the program named no endpoint: %w", err)
