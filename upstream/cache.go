@@ -182,7 +182,7 @@ func plainBytes(in []json.RawMessage) [][]byte {
 // store keeps a listing of a server that starts with its first call. It is whole or
 // not there at all, also after a crash.
 func (c *Cache) store(s *server, l *Listing) {
-	if c == nil || !s.settings.Lazy {
+	if c == nil || !s.settings.remembered() {
 		return
 	}
 	k := cached{

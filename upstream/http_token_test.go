@@ -70,18 +70,52 @@ func guarded(t *testing.T, good string) (*fakeHTTP, *atomic.Int64) {
 }
 
 func tokenSet(t *testing.T, url string, p *purse) *Set {
+	set, _ := keptTokenSet(t, url, p, nil)
+	return set
+}
+
+func keptTokenSet(t *testing.T, url string, p *purse, c *Cache) (set *Set, stop func()) {
 	leaks(t)
 	s := &Settings{URL: url, Auth: "oauth"}
-	set, err := NewSet([]Server{{Name: "a", Settings: s}}, Options{Tokens: func(*Resolved, string) (Tokens, error) { return p, nil }})
+	set, err := NewSet([]Server{{Name: "a", Settings: s}}, Options{Cache: c, Tokens: func(*Resolved, string) (Tokens, error) { return p, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- set.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	t.Cleanup(stop)
 	set.AwaitFirst(t.Context(), time.Minute, "a")
-	return set
+	return set, stop
+}
+
+// The tools of a server that wants a login are known from an earlier life.
+func TestTokensKeepLists(t *testing.T) {
+	f, _ := guarded(t, "good")
+	list := f.any
+	f.any = func(w http.ResponseWriter, r *http.Request, m rpc) bool {
+		if list(w, r, m) {
+			return true
+		}
+		if m.Method == "tools/list" {
+			result(w, m, `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
+		}
+		return m.Method == "tools/list"
+	}
+	c := &Cache{Dir: t.TempDir()}
+	first, stop := keptTokenSet(t, f.URL, &purse{token: "good"}, c)
+	if l := first.Listing("a"); l == nil || len(l.Tools) != 1 {
+		t.Fatalf("listed %v", l)
+	}
+	stop()
+	second, _ := keptTokenSet(t, f.URL, &purse{refused: &LoginError{Err: errors.New("log in")}}, c)
+	if l := second.Listing("a"); l == nil || len(l.Tools) != 1 {
+		t.Errorf("listed %v", l)
+	}
+	if st, _ := second.Status("a"); st.State != NeedsLogin {
+		t.Errorf("%s: %v", st.State, st.Err)
+	}
 }
 
 // Requests carry the token that there is, and are sent once more with another one if

@@ -43,10 +43,11 @@ func (o *owner) run(ctx context.Context) error {
 }
 
 // wakesLater reports whether the server starts with its first call: its lists are
-// known from an earlier life.
+// known from an earlier life. So are those of a server with OAuth, whose tools stay
+// listed while a login is missing.
 func (o *owner) wakesLater() bool {
 	s := o.srv
-	if !s.settings.Lazy {
+	if !s.settings.remembered() {
 		return false
 	}
 	l := s.set.opt.Cache.load(s)
@@ -56,8 +57,11 @@ func (o *owner) wakesLater() bool {
 	era := l.Info.Era
 	s.era.CompareAndSwap(nil, &era)
 	s.listed(l)
-	return true
+	return s.settings.Lazy
 }
+
+// remembered reports whether lists are kept for another life.
+func (s *Settings) remembered() bool { return s.Lazy || s.Auth == "oauth" }
 
 // sleep waits for a call; false when ctx ends instead.
 func (o *owner) sleep(ctx context.Context) bool {
