@@ -15,7 +15,7 @@ NPM_SUITES := servers clients conformance parts
 # The tests run this binary, so that they build it once.
 export MCP_SIDECAR_BIN := $(CURDIR)/$(BIN)
 
-.PHONY: help build deps test test-go test-long test-clients check fmt vet staticcheck vuln fuzz bench bench-isolation dev clean
+.PHONY: help build deps test test-go test-long test-clients test-oauth check fmt vet staticcheck vuln fuzz bench bench-isolation dev clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ test-long: ## make test, and the suites that take longer
 test-clients: build deps ## list tools with more real clients from npm (no accounts)
 	@test/node/install.sh test/clients/node
 	@go run ./test/suites -limit 14m 'clients: -tags npm,clients -count=1 ./test/clients'
+
+test-oauth: build deps ## log in at a real provider from npm, with a real browser
+	@go run ./test/suites 'oauth: -tags npm -count=1 ./test/oauth'
 
 check: fmt vet staticcheck vuln ## gofmt, vet on all platforms, staticcheck, race tests, govulncheck
 	@go run ./test/suites 'race: -race ./...'

@@ -113,7 +113,7 @@ func TestTokensKeepLists(t *testing.T) {
 	if l := second.Listing("a"); l == nil || len(l.Tools) != 1 {
 		t.Errorf("listed %v", l)
 	}
-	if st, _ := second.Status("a"); st.State != NeedsLogin {
+	if st, _ := second.Status("a"); st.State != NeedsLogin || st.Tools != 1 {
 		t.Errorf("%s: %v", st.State, st.Err)
 	}
 }

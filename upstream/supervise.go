@@ -57,6 +57,7 @@ func (o *owner) wakesLater() bool {
 	era := l.Info.Era
 	s.era.CompareAndSwap(nil, &era)
 	s.listed(l)
+	s.change(func(st *Status) { st.Tools = len(l.Tools) })
 	return s.settings.Lazy
 }
 

@@ -1,0 +1,6 @@
+// Package oauth logs the program in at a real OAuth provider, by a real browser,
+// and looks at what becomes of the credentials: in many processes at once, in
+// outages, and when a process is killed.
+//
+// Its tests need npm: go test -tags npm. They run on loopback alone.
+package oauth
