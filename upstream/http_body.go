@@ -25,7 +25,9 @@ func keepScratch(p *[]byte, b []byte) {
 	if cap(b) <= keptScratch {
 		*p = b[:0]
 		scratch.Put(p)
+		return
 	}
+	leaveRoom(b)
 }
 
 // readBody reads a body of up to limit bytes into a slice of its own.
@@ -85,9 +87,7 @@ func (p *pieces) fill(r io.Reader, limit int) error {
 func (p *pieces) room() []byte {
 	if len(p.head) < keptScratch {
 		if len(p.head) == cap(p.head) {
-			grown := make([]byte, len(p.head), min(max(2*cap(p.head), 4<<10), keptScratch))
-			copy(grown, p.head)
-			p.head = grown
+			p.head = widen(p.head, len(p.head), min(max(4*cap(p.head), 4<<10), keptScratch))[:len(p.head)]
 		}
 		return p.head[len(p.head):min(cap(p.head), keptScratch)]
 	}

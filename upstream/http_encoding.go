@@ -20,7 +20,10 @@ import (
 func decoded(resp *http.Response) (io.Reader, int64, error) {
 	name := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding")))
 	if name == "" || name == "identity" {
-		return resp.Body, resp.ContentLength, nil
+		if n := resp.ContentLength; n >= 0 && n <= steadyFree {
+			return resp.Body, n, nil
+		}
+		return &steadyReader{r: resp.Body}, resp.ContentLength, nil
 	}
 	d := &decoding{name: name, body: resp.Body, framed: framed(resp)}
 	var err error
@@ -37,7 +40,7 @@ func decoded(resp *http.Response) (io.Reader, int64, error) {
 	if err != nil {
 		return nil, 0, &codingError{name, err}
 	}
-	return d, -1, nil
+	return &steadyReader{r: d}, -1, nil
 }
 
 // A decoding is a body without its compression.

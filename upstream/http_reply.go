@@ -193,6 +193,8 @@ func (x *exchange) readError(err error) error {
 		return x.fail(TooLarge, fmt.Errorf("the answer is over max_message_bytes (%d)", x.c.limit))
 	case errors.Is(err, errStreamSize):
 		return x.fail(TooLarge, fmt.Errorf("the answer's stream is over %d times max_message_bytes (%d)", streamFactor, x.c.limit))
+	case errors.Is(err, errBarren):
+		return x.fail(TooLarge, fmt.Errorf("the answer's stream has more than %d bytes of comments without an event", x.barren()))
 	}
 	return err
 }

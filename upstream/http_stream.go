@@ -10,11 +10,17 @@ import (
 	"github.com/mcp-sidecar/mcp-sidecar/wire"
 )
 
+// leastBarren is how much of comments and the like an answer may have before it.
+const leastBarren = 1 << 20
+
+func (x *exchange) barren() int { return max(x.c.limit, leastBarren) }
+
 // stream reads events until the answer, over as many streams as the server makes
 // of the reply.
 func (x *exchange) stream(ctx context.Context, body io.Reader) (Response, error) {
 	box := scratch.Get().(*[]byte)
 	r := newEventReader(body, *box, x.c.limit, streamFactor*x.c.limit)
+	r.barren = x.barren()
 	defer func() { keepScratch(box, r.buf) }()
 	for {
 		out, err := x.events(r)

@@ -175,7 +175,7 @@ func (p *process) abandon(child *os.Process) {
 
 func (p *process) drain() {
 	defer close(p.drained)
-	p.stderr.drain(p.errOut)
+	p.stderr.drain(&steadyReader{r: p.errOut})
 }
 
 // reason says how the child ended, for the error of everybody who waits on it.

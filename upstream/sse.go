@@ -21,6 +21,7 @@ const (
 var (
 	errEventSize  = errors.New("event over the limit")
 	errStreamSize = errors.New("event stream over the limit")
+	errBarren     = errors.New("event stream without events over the limit")
 )
 
 // An event is one event of a stream. Data is valid until the next call of next.
@@ -38,6 +39,9 @@ type eventReader struct {
 	r     io.Reader
 	limit int // bytes of one event
 	total int // bytes of the stream that may still come
+	// barren bounds the bytes of lines without data before an event; zero does not.
+	barren int
+	idle   int // such bytes since the last event
 
 	buf      []byte // buf[:n] has been read
 	n        int
@@ -79,6 +83,10 @@ func (r *eventReader) next() (event, error) {
 		}
 		if from < to {
 			r.field(from, to)
+			if r.barren > 0 && r.idle > r.barren {
+				r.err = errBarren
+				return event{}, r.err
+			}
 			continue
 		}
 		if r.data {
@@ -93,6 +101,7 @@ func (r *eventReader) dispatch() (event, error) {
 		r.err = errEventSize
 		return event{}, r.err
 	}
+	r.idle = 0
 	return event{name: r.name, data: r.buf[r.from:r.to:r.to]}, nil
 }
 
@@ -105,8 +114,10 @@ func (r *eventReader) field(from, to int) {
 			value++
 		}
 	}
+	r.idle += to - from
 	switch string(r.buf[from:colon]) {
 	case "data":
+		r.idle -= to - from
 		r.addData(value, to)
 	case "event":
 		r.name = eventName(r.buf[value:to])
@@ -283,7 +294,5 @@ func (r *eventReader) grow() {
 		}
 		return
 	}
-	buf := make([]byte, min(max(2*len(r.buf), firstEvent), most))
-	copy(buf, r.buf[:r.n])
-	r.buf = buf
+	r.buf = widen(r.buf, r.n, min(max(4*len(r.buf), firstEvent), most))
 }

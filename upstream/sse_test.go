@@ -111,10 +111,13 @@ func TestEventReaderLimits(t *testing.T) {
 		events   int
 		err      error
 	}{
+		{"comments without an event", strings.Repeat(": xxxxxxxx\n", 3001), 1 << 20, 0, errBarren},
+		{"names without data", strings.Repeat("event: xxx\n\n", 3001), 1 << 20, 0, errBarren},
+		{"comments between events", strings.Repeat(strings.Repeat(": xxxxxxxx\n", 2000)+"data: x\n\n", 4), 1 << 20, 4, io.EOF},
 		{"just fits", "data: " + big + "\n\n", 1 << 20, 1, io.EOF},
 		{"one over", "data: " + big + "x\n\n", 1 << 20, 0, errEventSize},
 		{"many lines over", strings.Repeat("data: "+big[:100]+"\n", 101) + "\n", 1 << 20, 0, errEventSize},
-		{"many comments in an event", "data: " + big[:9000] + "\n" + strings.Repeat(": "+big[:100]+"\n", 1000) + "\n", 1 << 20, 1, io.EOF},
+		{"many comments in an event", "data: " + big[:9000] + "\n" + strings.Repeat(": "+big[:100]+"\n", 290) + "\n", 1 << 20, 1, io.EOF},
 		{"line without end", big + big, 1 << 20, 0, errEventSize},
 		{"many events", strings.Repeat("data: "+big[:9000]+"\n\n", 20), 1 << 20, 20, io.EOF},
 		{"stream", strings.Repeat("data: x\n\n", 1000), 5000, 555, errStreamSize},
@@ -123,6 +126,7 @@ func TestEventReaderLimits(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			// One way of reading only: how much is read before a limit is met depends on it.
 			r := newEventReader(iotest.OneByteReader(strings.NewReader(tt.in)), nil, limit, tt.total)
+			r.barren = 30_000
 			n, err := 0, error(nil)
 			for {
 				if _, err = r.next(); err != nil {

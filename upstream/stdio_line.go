@@ -36,7 +36,8 @@ type lineReader struct {
 	from, to int
 	err      error // of the last read
 
-	acc  []byte // the beginning of a line that spans reads
+	acc  []byte // the beginning of a line that spans reads,
+	lent bool   // which is in a room that goes back
 	size int    // of the last line that spanned reads: the next is likely as long
 	skip *text  // not nil while a long line is skipped
 	told int    // the size of that line at the last report
@@ -85,13 +86,30 @@ func (l *lineReader) gather(part []byte) {
 		if l.acc == nil && len(part) >= len(l.buf)/2 {
 			l.acc = make([]byte, 0, len(part)+min(l.size, maxGuess))
 		}
-		l.acc = append(l.acc, part...)
+		l.add(part)
 	default:
 		head := append(bytes.Clone(l.acc[:min(len(l.acc), longHead)]), part[:min(len(part), longHead)]...)
 		t := &text{long: true, data: head[:min(len(head), longHead)], size: len(l.acc) + len(part)}
 		t.tail = lastOf(lastOf(nil, l.acc), part)
-		l.skip, l.acc, l.told = t, nil, 0
+		l.skip, l.told = t, 0
+		l.drop()
 	}
+}
+
+func (l *lineReader) add(part []byte) {
+	if n := len(l.acc) + len(part); n > cap(l.acc) && n > len(l.buf) {
+		l.acc = widen(l.acc, len(l.acc), max(n, min(4*len(l.acc), l.max)))[:len(l.acc)]
+		l.lent = true
+	}
+	l.acc = append(l.acc, part...)
+}
+
+// drop forgets the line in work.
+func (l *lineReader) drop() {
+	if l.lent {
+		leaveRoom(l.acc)
+	}
+	l.acc, l.lent = nil, false
 }
 
 // line hands out the line in work.
@@ -105,7 +123,10 @@ func (l *lineReader) line() text {
 	if len(l.acc) > len(l.buf) {
 		l.size = len(l.acc)
 	}
-	l.acc = nil
+	if l.lent {
+		t.data = bytes.Clone(l.acc)
+	}
+	l.drop()
 	return t
 }
 
