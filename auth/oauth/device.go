@@ -124,14 +124,14 @@ func (l *Login) postDevice(ctx context.Context, p *Provider, c *Client, form url
 	}
 	a, err := post(ctx, l.Server.HTTP, to, form, h)
 	if err != nil {
-		return nil, l.errorf("device authorization endpoint of %q: %w", p.Issuer, err)
+		return nil, l.errorf("device authorization endpoint of %q: %w", p.Issuer, quiet(err, secretsOf(form, c, h)))
 	}
 	if a.status/100 == 2 {
 		return a.body, nil
 	}
 	_, fault := a.token(time.Now())
 	fault.Server, fault.Origin = l.Server.Name, originOf(to)
-	fault.Description = redact(fault.Description, secretsOf(form, c, h))
+	fault.clean(secretsOf(form, c, h))
 	return nil, fmt.Errorf("device authorization: %w", fault)
 }
 

@@ -37,10 +37,11 @@ type Keeper struct {
 	mu      sync.Mutex // guards what follows
 	flight  *flight    // nil: none
 	closed  bool
-	fault   *fault // why the last flight failed; nil: it did not
-	quiet   string // the access token whose early refresh was refused
-	renewed token  // got because the server refused the one before
-	foreign int    // how often others wrote other credentials
+	fault   *fault        // why the last flight failed; nil: it did not
+	quiet   string        // the access token whose early refresh was refused
+	renewed token         // got because the server refused the one before,
+	spell   time.Duration // for which it may not be refused itself
+	foreign int           // how often others wrote other credentials
 	saveAt  time.Time
 	known   *Provider
 	asked   time.Time // when known was discovered
@@ -142,14 +143,28 @@ func (k *Keeper) Refused(ctx context.Context, used string, c Challenge) (bool, e
 	return k.force(ctx, used, c)
 }
 
-// justRenewedFor is how long a token that replaced a refused one may not be refused
-// itself: a server that takes none would have us refresh for ever.
-const justRenewedFor = time.Minute
+// A token that replaced a refused one may not be refused itself for a spell: a server
+// that takes none would have us refresh for ever. A spell is short, since there are
+// servers that revoke, and longer each time that it was needed again soon.
+const (
+	leastSpell = 5 * time.Second
+	mostSpell  = time.Minute
+)
 
 func (k *Keeper) justRenewed(used string, now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return used == k.renewed.access && now.Sub(k.renewed.at) < justRenewedFor
+	return used == k.renewed.access && now.Sub(k.renewed.at) < k.spell
+}
+
+// replaced notes a token got in place of a refused one. Callers hold mu.
+func (k *Keeper) replaced(access string, now time.Time) {
+	if now.Sub(k.renewed.at) < 2*k.spell {
+		k.spell = min(2*k.spell, mostSpell)
+	} else {
+		k.spell = leastSpell
+	}
+	k.renewed = token{access, now}
 }
 
 // Stamp differs, by ==, when somebody else wrote other credentials: a login, or

@@ -3,6 +3,7 @@ package oauth
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -187,6 +188,33 @@ func TestKeeperIssuerChanged(t *testing.T) {
 	})
 }
 
+// Metadata that cannot be found for a moment do not make another server of it.
+func TestKeeperMetadataGone(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			e := hourLogin()
+			if known {
+				e.Provider, _ = json.Marshal(providerAt(keptIssuer))
+			}
+			r := newRig(t, e)
+			r.issuer, r.legacy = "https://mcp.example.com", true
+			err := r.refused("access-0", unauthorized, known)
+			if !known && (isLogin(err) != nil || !strings.Contains(err.Error(), "no metadata name one now")) {
+				t.Errorf("got %v", err)
+			}
+			if got := r.m.read(); got.Refresh == "" {
+				t.Error("the refresh token was dropped")
+			}
+			r.issuer, r.legacy = keptIssuer, false
+			time.Sleep(2 * time.Minute)
+			r.refused(r.m.read().Access, unauthorized, true)
+			if r.issuer, r.legacy = "https://mcp.example.com", true; r.m.read().Issuer != keptIssuer {
+				t.Error("the issuer changed")
+			}
+		})
+	}
+}
+
 func TestKeeperDiscoveryFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := hourLogin()
@@ -220,6 +248,24 @@ func TestKeeperFreshTokenRefused(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		r.refused("access-1", unauthorized, true) // revoked meanwhile
 		r.requests(2)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, hourLogin())
+		for i := range 4 { // it does revoke
+			r.refused(fmt.Sprintf("access-%d", i), unauthorized, true)
+			time.Sleep(leastSpell << i)
+		}
+		r.requests(4)
+		for i := range 600 { // it takes none
+			_, _ = r.k.Refused(t.Context(), r.m.read().Access, unauthorized)
+			time.Sleep(time.Second)
+			if i == 0 {
+				r.requests(5)
+			}
+		}
+		if got := r.p.asked(); got > 16 {
+			t.Errorf("%d requests in ten minutes", got)
+		}
 	})
 }
 

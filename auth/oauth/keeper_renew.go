@@ -138,6 +138,11 @@ func (k *Keeper) provider(ctx context.Context, s *Server, h *held, f *flight) (*
 	ctx, stop := context.WithTimeout(ctx, discoverWait)
 	defer stop()
 	p, err := k.discover(ctx, s, f.why)
+	if err == nil && p.Legacy && h.entry != nil && moved(h.entry.Issuer, p.Issuer) {
+		// Nothing names another authorization server: the one that did is not told of
+		// for a moment, such as behind a page that says so with any status.
+		err = fmt.Errorf("server %s: oauth: its authorization server was %q, and no metadata name one now", s.Name, h.entry.Issuer)
+	}
 	if err != nil {
 		if kept := keptProvider(h.entry); kept != nil {
 			k.log.Debug("the authorization server's metadata are those of before", "server", s.Name, "err", err)
@@ -173,6 +178,8 @@ func moved(kept, now string) bool {
 // The access token is good until it is over.
 func (k *Keeper) moved(h *held, p *Provider, f *flight) error {
 	if !h.grant {
+		k.log.Warn("another authorization server is named than the one that gave the tokens; the refresh token is dropped", "server", h.name,
+			"was", h.entry.Issuer, "is", p.Issuer)
 		e := *h.entry
 		e.Refresh = ""
 		k.save(h, &e)
@@ -244,7 +251,7 @@ func (k *Keeper) keep(s *Server, h *held, p *Provider, c *Client, t *Token, scop
 	k.save(h, &e)
 	k.mu.Lock()
 	if f.forced {
-		k.renewed = token{t.Access, now}
+		k.replaced(t.Access, now)
 	}
 	k.mu.Unlock()
 	k.log.Debug("token refreshed", "server", s.Name, "expiry", t.Expiry)

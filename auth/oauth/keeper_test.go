@@ -178,7 +178,8 @@ type rig struct {
 	m      *memory
 	p      *rotatingTokens
 	s      *Server
-	issuer string // that discovery finds
+	issuer string // that discovery finds,
+	legacy bool   // without metadata that name it
 	fails  error
 	logs   logBuffer
 }
@@ -224,7 +225,9 @@ func (r *rig) peer() *Keeper {
 	k := newKeeper(func() (*Server, error) { return r.s, nil }, r.m, r.m.stamp, log)
 	k.haste = 0.5
 	k.discover = func(context.Context, *Server, Challenge) (*Provider, error) {
-		return providerAt(r.issuer), r.fails
+		p := providerAt(r.issuer)
+		p.Legacy = r.legacy
+		return p, r.fails
 	}
 	return k
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -88,12 +89,12 @@ func askToken(ctx context.Context, s *Server, p *Provider, c *Client, form url.V
 	defer stop()
 	a, err := post(ctx, s.HTTP, to, form, h)
 	if err != nil {
-		return nil, fmt.Errorf("server %s: oauth: token endpoint %s: %w", s.Name, originOf(to), err)
+		return nil, fmt.Errorf("server %s: oauth: token endpoint %s: %w", s.Name, originOf(to), quiet(err, secretsOf(form, c, h)))
 	}
 	t, fault := a.token(time.Now())
 	if fault != nil {
 		fault.Server, fault.Origin = s.Name, originOf(to)
-		fault.Description = redact(fault.Description, secretsOf(form, c, h))
+		fault.clean(secretsOf(form, c, h))
 		return nil, fault
 	}
 	return t, nil
@@ -223,4 +224,29 @@ func unquoted(err error) error {
 		return context.Canceled
 	}
 	return err
+}
+
+// A quietError is err in words that repeat no secret.
+type quietError struct {
+	text string
+	err  error
+}
+
+func (e *quietError) Error() string { return e.text }
+func (e *quietError) Unwrap() error { return e.err }
+
+// quoting are errors of net/http that repeat what the endpoint said, which may be
+// what we sent.
+var quoting = regexp.MustCompile(`malformed|transport connection broken|http2:|invalid header|bad Content-Length|ransfer.[Ee]ncoding`)
+
+func quiet(err error, secrets []string) error {
+	text := err.Error()
+	out := without(text, secrets)
+	if quoting.MatchString(text) {
+		out = redact(text, secrets)
+	}
+	if out == text {
+		return err
+	}
+	return &quietError{out, err}
 }

@@ -45,6 +45,14 @@ func (e *TokenError) Error() string {
 // passing are codes that another try may not meet again.
 var passing = []string{"temporarily_unavailable", "server_error", "slow_down"}
 
+// clean takes out what no error may repeat, whatever the endpoint made of it.
+func (e *TokenError) clean(secrets []string) {
+	e.Description = redact(e.Description, secrets)
+	if redact(e.Code, secrets) != e.Code {
+		e.Code = redacted
+	}
+}
+
 // final reports whether the endpoint has refused us, rather than that it, or what
 // is in between, is unwell: asking again would change nothing.
 func (e *TokenError) final() bool {

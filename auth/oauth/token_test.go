@@ -3,6 +3,7 @@ package oauth
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -203,11 +204,13 @@ func TestTokenFaults(t *testing.T) {
 		{"down", 503, "text/html", `<html><script>var t="` + canary + `"</script><p>Down for&nbsp;now</p>`, "answered 503: Down for&nbsp;now", "", false},
 		{"error that is no code", 400, "application/json", `{"error":"<script>","message":"nope"}`, "answered 400: nope", "", true},
 		{"error object", 400, "application/json", `{"error":{"message":"x"}}`, "answered 400", "", true},
+		{"secret as a code", 400, "application/json", `{"error":"plain_refresh_secret"}`, "answered 400 [redacted]", "[redacted]", true},
+		{"token as a code", 400, "application/json", `{"error":"` + strings.ReplaceAll(canary, "_", "") + `"}`, "answered 400 [redacted]", "[redacted]", true},
 		{"labelled", 400, "text/plain", `refresh_token=abc, client_secret: "d e", Bearer abcdef`, "answered 400: refresh_token=[redacted], client_secret: \"[redacted] e\", Bearer [redacted]", "", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, p := tokensAt(t, saysAlways(tt.status, tt.kind, tt.body))
-			_, err := Refresh(t.Context(), s, p, &Client{ID: "me"}, "r", "")
+			_, err := Refresh(t.Context(), s, p, &Client{ID: "me"}, "plain_refresh_secret", "")
 			te := (*TokenError)(nil)
 			if !errors.As(err, &te) {
 				t.Fatalf("got %v, want a TokenError", err)
@@ -220,6 +223,33 @@ func TestTokenFaults(t *testing.T) {
 				t.Error("the error repeats a token")
 			}
 		})
+	}
+}
+
+// What net/http says about a broken answer repeats it, and that may be what we sent.
+func TestTokenAnswersBroken(t *testing.T) {
+	for _, answer := range []string{
+		"%s\r\n\r\n",
+		"HTTP/1.1 %s\r\n\r\n",
+		"HTTP/1.1 200 OK\r\n%s\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: %s\r\n\r\n",
+	} {
+		for name, said := range map[string]string{"ours": "refresh-canary", "its own": "eyJhbGciOiJub25lIn0.eyJzdWIiOiJjYW5hcnkifQ.c2lnbmF0dXJl0canary"} {
+			s, p := tokensAt(t, func(w http.ResponseWriter, _ *http.Request) {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				fmt.Fprintf(conn, answer, said)
+			})
+			_, err := Refresh(t.Context(), s, p, &Client{ID: "me"}, "refresh-canary", "")
+			if err == nil || strings.Contains(err.Error(), "canary") {
+				t.Errorf("%q, %s: %v", answer, name, err)
+			}
+		}
 	}
 }
 

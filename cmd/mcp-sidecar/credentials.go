@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mcp-sidecar/mcp-sidecar/auth/oauth"
 	"github.com/mcp-sidecar/mcp-sidecar/auth/vault"
@@ -98,8 +100,20 @@ type wallet struct {
 	keeper *oauth.Keeper
 	vault  *vault.Vault
 	server atomic.Pointer[oauth.Server] // as the settings resolved last
-	asking sync.Mutex                   // one person, one login at a time
+	asking sync.Mutex                   // one person, one login at a time; guards what follows
+	asked  []time.Time                  // when a person was, lately
+	failed error                        // how the last time ended,
+	at     time.Time                    // and when
 }
+
+const (
+	// mostAsked is how often a person is asked within askedMemory, whatever a server
+	// wants: it may want other scopes each time.
+	mostAsked   = 5
+	askedMemory = 10 * time.Minute
+	// declined is how long a login that came to nothing is the answer.
+	declined = time.Minute
+)
 
 func (w *wallet) Token(ctx context.Context) (string, error) {
 	token, err := w.keeper.Token(ctx)
@@ -149,9 +163,27 @@ func (w *wallet) login(token string, c oauth.Challenge) error {
 	if now, err := w.keeper.Token(w.c.life); err == nil && now != "" && now != token {
 		return nil
 	}
-	l := &oauth.Login{Server: w.server.Load(), Vault: w.vault, Challenge: c}
-	if err := w.c.ask(w.c.life, l); err != nil {
+	s := w.server.Load()
+	if err := w.enough(s.Name, time.Now()); err != nil {
 		return &upstream.LoginError{Err: err}
 	}
+	w.failed = w.c.ask(w.c.life, &oauth.Login{Server: s, Vault: w.vault, Challenge: c})
+	if w.at = time.Now(); w.failed != nil {
+		return &upstream.LoginError{Err: w.failed}
+	}
+	return nil
+}
+
+// enough is why a person is not asked now. Callers hold asking.
+func (w *wallet) enough(name string, now time.Time) error {
+	w.asked = slices.DeleteFunc(w.asked, func(t time.Time) bool { return now.Sub(t) > askedMemory })
+	switch {
+	case w.failed != nil && now.Sub(w.at) < declined:
+		return w.failed
+	case len(w.asked) >= mostAsked:
+		return fmt.Errorf("server %s: oauth: it wanted %d logins in the last %d minutes, so nobody is asked again now; run: mcp-sidecar login %s",
+			name, mostAsked, int(askedMemory.Minutes()), name)
+	}
+	w.asked = append(w.asked, now)
 	return nil
 }
