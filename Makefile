@@ -10,7 +10,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME ?= 30s
 ISOLATION ?= 10m
 # The packages that hold suites of their own; the rest is the fast suite.
-NPM_SUITES := servers clients conformance parts
+NPM_SUITES := servers clients conformance parts oauth
 
 # The tests run this binary, so that they build it once.
 export MCP_SIDECAR_BIN := $(CURDIR)/$(BIN)

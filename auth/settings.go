@@ -1,6 +1,9 @@
 package auth
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // IdentityHeader is one header that tells an upstream who calls.
 type IdentityHeader struct {
@@ -41,6 +44,27 @@ type OAuth struct {
 	SigningAlgorithm  string `yaml:"signing_algorithm"`
 	AssertionFile     string `yaml:"assertion_file"`
 	AssertionAudience string `yaml:"assertion_audience"`
+	// AuthorizeParams are further parameters of the URL that a person visits.
+	AuthorizeParams map[string]string `yaml:"authorize_params"`
+}
+
+// Credentials is how what logins bring is kept in the state directory.
+type Credentials struct {
+	// KeyFile, if set, holds the key that it is encrypted with: 32 bytes, as they
+	// are, in base64 or in hexadecimal.
+	KeyFile string `yaml:"key_file"`
+	// SeedDir, if set, is a directory that is only read, such as a mounted
+	// Kubernetes secret, with files as they stand in the state directory.
+	SeedDir string `yaml:"seed_dir"`
+}
+
+// Validate reports what is wrong. It opens nothing.
+func (c *Credentials) Validate(rep func(key, msg string)) {
+	for _, f := range []struct{ key, path string }{{"key_file", c.KeyFile}, {"seed_dir", c.SeedDir}} {
+		if strings.ContainsRune(f.path, 0) {
+			rep(f.key, "holds a NUL byte")
+		}
+	}
 }
 
 // Settings is the auth block: who may call us.

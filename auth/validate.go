@@ -2,6 +2,7 @@ package auth
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"reflect"
 	"slices"
@@ -94,6 +95,7 @@ func (o *OAuth) Validate(rep report) {
 	if o.Timeout < 0 {
 		rep("timeout", "must not be negative")
 	}
+	o.params(rep)
 	for _, w := range []struct {
 		key, val string
 		known    []string
@@ -109,6 +111,27 @@ func (o *OAuth) Validate(rep report) {
 		}
 	}
 }
+
+// ownParams are those of an authorization request that are not the user's to set.
+var ownParams = []string{"client_id", "client_secret", "code_challenge", "code_challenge_method", "redirect_uri", "request", "request_uri",
+	"resource", "response_mode", "response_type", "scope", "state"}
+
+func (o *OAuth) params(rep report) {
+	if len(o.AuthorizeParams) > maxParams {
+		rep("authorize_params", fmt.Sprintf("more than %d items", maxParams))
+	}
+	for _, k := range slices.Sorted(maps.Keys(o.AuthorizeParams)) {
+		switch {
+		case slices.Contains(ownParams, k):
+			rep("authorize_params", fmt.Sprintf("%q is set by the program itself", k))
+		case k == "" || strings.ContainsFunc(k, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+			rep("authorize_params", fmt.Sprintf("%.80q is not a name of a parameter", k))
+		}
+	}
+}
+
+// maxParams keeps a URL within what browsers and providers take.
+const maxParams = 32
 
 // Set reports whether any key of the block is given.
 func (o *OAuth) Set() bool { return !reflect.ValueOf(*o).IsZero() }

@@ -40,6 +40,8 @@ type Config struct {
 	// Profiles holds the default profile, and no other in this version.
 	Profiles map[string]proxy.Profile
 	Auth     auth.Settings
+	// Credentials says how logins at servers are kept. Its paths are absolute.
+	Credentials auth.Credentials
 	// InsecureNoAuth opens TCP listeners to every caller.
 	InsecureNoAuth bool
 	// Cleaning is whether texts from servers are cleaned for the model.
@@ -110,6 +112,7 @@ type document struct {
 	ListWait      *time.Duration           `yaml:"list_wait"`
 	Profiles      map[string]proxy.Profile `yaml:"profiles"`
 	Auth          auth.Settings            `yaml:"auth"`
+	Credentials   auth.Credentials         `yaml:"credentials"`
 	Policy        Policy                   `yaml:"policy"`
 	Egress        egress.Settings          `yaml:"egress"`
 	Limits        proxy.Limits             `yaml:"limits"`

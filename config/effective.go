@@ -80,7 +80,7 @@ func (c *Config) Effective() []Setting {
 func (c *Config) inForce() document {
 	doc := document{
 		Egress: c.Egress, Listen: c.Listen, OpsListen: c.OpsListen, Naming: c.Naming, MaxNameLength: c.MaxNameLength, ListWait: &c.ListWait,
-		Profiles: c.Profiles, Auth: c.Auth, Policy: Policy{Cleaning: &c.Cleaning}, Limits: c.Limits, StateDir: c.StateDir, Log: c.Log,
+		Profiles: c.Profiles, Auth: c.Auth, Credentials: c.Credentials, Policy: Policy{Cleaning: &c.Cleaning}, Limits: c.Limits, StateDir: c.StateDir, Log: c.Log,
 	}
 	if doc.OpsListen == "" {
 		doc.OpsListen = "off"

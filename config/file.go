@@ -10,9 +10,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml/token"
 	"syscall"
 	"time"
+
+	"github.com/goccy/go-yaml/token"
 )
 
 // pipeWait bounds the reading of a pipe, which a shell can make of a command.

@@ -32,6 +32,7 @@ func (l *loader) settle(doc *document) {
 	}
 	c.Auth = doc.Auth
 	c.Auth.TokenFile = cmp.Or(l.fromDir(set.TokenFile), doc.Auth.TokenFile)
+	c.Credentials = doc.Credentials
 	c.Cleaning = doc.Policy.Cleaning == nil || *doc.Policy.Cleaning
 	c.Limits, c.Egress = doc.Limits, doc.Egress
 	c.Egress.Proxy = strings.TrimSpace(c.Egress.Proxy)
@@ -57,7 +58,8 @@ func (l *loader) paths(doc *document) {
 	for _, p := range []struct {
 		val *string
 		key []string
-	}{{&doc.Auth.TokenFile, []string{"auth", "token_file"}}, {&doc.StateDir, []string{"state_dir"}}, {&doc.Egress.CAFile, []string{"egress", "ca_file"}}} {
+	}{{&doc.Auth.TokenFile, []string{"auth", "token_file"}}, {&doc.StateDir, []string{"state_dir"}}, {&doc.Egress.CAFile, []string{"egress", "ca_file"}},
+		{&doc.Credentials.KeyFile, []string{"credentials", "key_file"}}, {&doc.Credentials.SeedDir, []string{"credentials", "seed_dir"}}} {
 		if *p.val == "" || strings.HasPrefix(*p.val, "${") {
 			continue
 		}
@@ -192,6 +194,7 @@ func (l *loader) values() {
 		return
 	}
 	c.Auth.Validate(func(key, msg string) { l.fault(msg, "auth", key) })
+	c.Credentials.Validate(func(key, msg string) { l.fault(msg, "credentials", key) })
 	c.Limits.Validate(func(key, msg string) { l.fault(msg, "limits", key) })
 	if emptyProxy(c.document) {
 		l.fault("is empty: write direct for none, or leave the key out for what the environment says", "egress", "proxy")

@@ -116,6 +116,13 @@ func (x *expander) oauth(o *auth.OAuth) {
 		*f.value = x.text(*f.value, "oauth", f.key)
 	}
 	o.AllowHosts = x.items(o.AllowHosts, "oauth", "allow_hosts")
+	if len(o.AuthorizeParams) > 0 {
+		params := make(map[string]string, len(o.AuthorizeParams))
+		for _, k := range slices.Sorted(maps.Keys(o.AuthorizeParams)) {
+			params[k] = x.text(o.AuthorizeParams[k], "oauth", "authorize_params", k)
+		}
+		o.AuthorizeParams = params
+	}
 	o.PrivateKeyFile = x.path(o.PrivateKeyFile, "oauth", "private_key_file")
 	o.AssertionFile = x.path(o.AssertionFile, "oauth", "assertion_file")
 }

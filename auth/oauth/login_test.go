@@ -187,12 +187,26 @@ func TestLoginScope(t *testing.T) {
 func TestLoginOfflineAsksForConsent(t *testing.T) {
 	p := &Pending{Scope: "a offline_access", State: "s", Verifier: "v"}
 	for endpoint, want := range map[string]string{"https://as.example/a": "consent", "https://as.example/a?prompt=login": "login"} {
-		raw, err := p.authorizeURL(endpoint)
+		raw, err := p.authorizeURL(endpoint, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if u, _ := url.Parse(raw); u.Query().Get("prompt") != want {
 			t.Errorf("%s becomes %s, want prompt %s", endpoint, raw, want)
+		}
+	}
+}
+
+func TestAuthorizeParams(t *testing.T) {
+	p := &Pending{Scope: "a", State: "s", Verifier: "v", Client: Client{ID: "me"}}
+	raw, err := p.authorizeURL("https://as.example/a?tenant=t&prompt=none", map[string]string{"access_type": "offline", "prompt": "consent & more", "state": "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, _ := url.Parse(raw)
+	for k, want := range map[string]string{"tenant": "t", "access_type": "offline", "prompt": "consent & more", "state": "s", "client_id": "me"} {
+		if got := u.Query()[k]; len(got) != 1 || got[0] != want {
+			t.Errorf("%s is %q, want %q once", k, got, want)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func (l *Login) pend(prov *Provider, c *Client, redirect, scope string) (*Pendin
 	if p.Client.Kind == Configured {
 		p.Client.Secret = "" // the settings have it
 	}
-	p.Authorize, err = p.authorizeURL(prov.Meta.AuthorizationEndpoint)
+	p.Authorize, err = p.authorizeURL(prov.Meta.AuthorizationEndpoint, l.Server.Settings.AuthorizeParams)
 	if err != nil {
 		return nil, l.errorf("authorization endpoint of %q: %w", prov.Issuer, err)
 	}
@@ -82,12 +82,15 @@ func (l *Login) pend(prov *Provider, c *Client, redirect, scope string) (*Pendin
 }
 
 // authorizeURL keeps the parameters that the endpoint comes with.
-func (p *Pending) authorizeURL(endpoint string) (string, error) {
+func (p *Pending) authorizeURL(endpoint string, more map[string]string) (string, error) {
 	u, err := parseBrowsable(endpoint)
 	if err != nil {
 		return "", err
 	}
 	q := u.Query()
+	for k, v := range more {
+		q.Set(k, v)
+	}
 	for _, kv := range [][2]string{
 		{"response_type", "code"}, {"client_id", p.Client.ID}, {"redirect_uri", p.RedirectURI},
 		{"state", p.State}, {"scope", p.Scope}, {"resource", p.Resource},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -41,7 +42,9 @@ type app struct {
 	askers   map[string]*policy.Asker // by server
 	sampler  *sampling.Client         // nil when no server has an endpoint
 	logins   *credentials             // at servers with OAuth
-	levels   chan string              // the newest wish for a log level, for run to pass on
+	keyMu    sync.Mutex
+	key      []byte      // of what logins brought, once it was read
+	levels   chan string // the newest wish for a log level, for run to pass on
 }
 
 // assemble builds an app; nothing starts yet.

@@ -128,6 +128,9 @@ func (a *app) checkServer(p *program, s *config.Server, told func(error)) checke
 		c.faults = s.Faults(c.r.Starts())
 		err = c.r.Leaves(a.egress, told)
 	}
+	if err == nil && c.r.URL != nil && s.Settings.Auth == "oauth" {
+		_, err = a.vault(defaultProfile)
+	}
 	c.faults = append(c.faults, s.Faults(err)...)
 	return c
 }

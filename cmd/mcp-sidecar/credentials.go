@@ -78,7 +78,34 @@ func (a *app) vault(profile string) (*vault.Vault, error) {
 	if a.cfg.StateDir == "" {
 		return nil, errors.New(a.cfg.NoStateDir())
 	}
-	return &vault.Vault{Dir: filepath.Join(a.cfg.StateDir, "oauth", url.PathEscape(profile)), Log: a.log}, nil
+	key, err := a.vaultKey()
+	if err != nil {
+		return nil, fmt.Errorf("credentials.key_file: %w", err)
+	}
+	v := &vault.Vault{Dir: filepath.Join(a.cfg.StateDir, "oauth", url.PathEscape(profile)), Key: key, Log: a.log}
+	if seed := a.cfg.Credentials.SeedDir; seed != "" && profile == defaultProfile {
+		v.Seed = seed
+	}
+	return v, nil
+}
+
+// vaultKey is read once. A file that cannot be used is looked at again.
+func (a *app) vaultKey() ([]byte, error) {
+	path := a.cfg.Credentials.KeyFile
+	if path == "" {
+		return nil, nil
+	}
+	a.keyMu.Lock()
+	defer a.keyMu.Unlock()
+	if a.key != nil {
+		return a.key, nil
+	}
+	key, warning, err := vault.ReadKey(path)
+	if warning != "" {
+		a.log.Warn("credentials.key_file is not safe", "err", warning)
+	}
+	a.key = key
+	return key, err
 }
 
 // authorized is a server as OAuth sees it. Its requests leave as those to the server do.

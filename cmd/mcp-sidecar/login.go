@@ -325,7 +325,7 @@ func (p *program) importLogins(cfg *config.Config, dir string) error {
 			fmt.Fprintf(p.stderr, "%s: copied %s\n", one.Server, strings.Join(one.Parts, ", "))
 		}
 		for _, why := range one.Skipped {
-			fmt.Fprintf(p.stderr, "%s: not copied: %s\n", one.Server, oneLine(why))
+			fmt.Fprintf(p.stderr, "%s: not copied: %s\n", one.Server, legibleText(strings.Join(strings.Fields(why), " ")))
 		}
 	}
 	if copied == 0 {
