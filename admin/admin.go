@@ -1,5 +1,6 @@
 // Package admin serves what operators and kubelets ask: is the sidecar started,
-// ready, alive. It listens apart from agents and changes nothing.
+// ready, alive. That listens apart from agents and changes nothing; what changes
+// something is asked over a unix socket that only the sidecar's own user can open.
 package admin
 
 import (

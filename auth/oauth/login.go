@@ -101,7 +101,7 @@ func (l *Login) errorf(format string, args ...any) error {
 
 // relay is the part of the login that needs no provider.
 func (l *Login) relay(ctx context.Context) (*Relay, error) {
-	port, err := l.storedPort(ctx)
+	port, err := l.StoredPort(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -111,9 +111,9 @@ func (l *Login) relay(ctx context.Context) (*Relay, error) {
 	}, nil
 }
 
-// storedPort is that of the redirect URI of a stored registration: with another
+// StoredPort is that of the redirect URI of a stored registration: with another
 // one, providers that compare ports would want a new registration.
-func (l *Login) storedPort(ctx context.Context) (int, error) {
+func (l *Login) StoredPort(ctx context.Context) (int, error) {
 	e, err := l.stored(ctx)
 	if err != nil || e == nil || e.Client == nil || l.Fresh {
 		return 0, err

@@ -193,6 +193,12 @@ func loopbackPort(uris []string) int {
 	return 0
 }
 
+// LoopbackURI reports whether a redirect URI is on the machine of whoever uses it.
+func LoopbackURI(uri string) bool {
+	u, err := url.Parse(uri)
+	return err == nil && u.Scheme == "http" && u.User == nil && u.Fragment == "" && loopbackHost(u.Hostname())
+}
+
 // isLoopback reports whether a URI names this machine.
 func isLoopback(uri string) bool {
 	u, err := url.Parse(uri)

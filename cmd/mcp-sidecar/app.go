@@ -30,6 +30,7 @@ import (
 // call all work through one.
 type app struct {
 	cfg      *config.Config
+	environ  []string // that the program was started with
 	log      *slog.Logger
 	set      *upstream.Set
 	views    *views
@@ -49,7 +50,7 @@ type app struct {
 
 // assemble builds an app; nothing starts yet.
 func (p *program) assemble(cfg *config.Config) (*app, error) {
-	a := &app{cfg: cfg, log: newLogger(p.stderr, cfg.Log), callers: new(auth.Callers), health: new(admin.Health), levels: make(chan string, 1)}
+	a := &app{cfg: cfg, environ: p.env, log: newLogger(p.stderr, cfg.Log), callers: new(auth.Callers), health: new(admin.Health), levels: make(chan string, 1)}
 	v, err := newViews(cfg, a.log)
 	if err != nil {
 		return nil, err

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -102,5 +105,36 @@ func TestDeclinedLoginIsNotAskedAgain(t *testing.T) {
 	_, _ = w.Refused(t.Context(), "token", http.StatusUnauthorized, challenge)
 	if got := asked(); got != 2 {
 		t.Errorf("asked %d times after a while, want 2", got)
+	}
+}
+
+// What sidecars left behind is nobody's socket, and goes.
+func TestSocketsThatAnswer(t *testing.T) {
+	dir, err := os.MkdirTemp("", "s") // a short path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	live, err := listenUnix(filepath.Join(dir, adminName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Close()
+	left, err := listenUnix(filepath.Join(dir, "1-"+adminName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.(*net.UnixListener).SetUnlinkOnClose(false)
+	left.Close()
+	if err := os.WriteFile(filepath.Join(dir, "2-"+adminName), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found, err := sockets(dir)
+	if err != nil || len(found) != 1 || found[0] != filepath.Join(dir, adminName) {
+		t.Errorf("got %q, %v", found, err)
+	}
+	names, _ := filepath.Glob(filepath.Join(dir, "*"))
+	if len(names) != 2 { // the file is not ours to remove
+		t.Errorf("left: %q", names)
 	}
 }

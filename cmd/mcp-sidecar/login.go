@@ -25,6 +25,7 @@ type loginFlags struct {
 	noBrowser, fresh, json bool
 	start                  bool
 	finish, from           string
+	remote                 string
 }
 
 func (p *program) loginCmd() *cobra.Command {
@@ -44,6 +45,11 @@ another machine, paste the URL that it ends at, or use the printed ssh line, or
   mcp-sidecar login SERVER --start --json    print the URL to visit
   mcp-sidecar login --finish URL             with the URL that the browser ended at
 
+For a sidecar on another machine, with the browser and the listener on this one:
+
+  ssh -N -L /tmp/there.sock:STATE_DIR/run/admin.sock HOST &
+  mcp-sidecar login SERVER --remote unix:/tmp/there.sock
+
 The logins of a Hermes Agent on this machine can be taken over:
 
   mcp-sidecar login --import ~/.hermes/mcp-tokens`,
@@ -51,6 +57,9 @@ The logins of a Hermes Agent on this machine can be taken over:
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if ways := count(len(args) > 0, l.finish != "", l.from != ""); ways != 1 || l.start && len(args) == 0 {
 				return usage(errors.New("login takes the name of a server, or --finish URL, or --import DIR"))
+			}
+			if l.remote != "" && len(args) > 0 {
+				return p.remoteLogin(cmd.Context(), l.remote, args[0], l)
 			}
 			cfg, err := p.load(cmd, &f, nil)
 			if err != nil {
@@ -73,6 +82,7 @@ The logins of a Hermes Agent on this machine can be taken over:
 	fl.BoolVar(&l.start, "start", false, "print the URL to visit, and leave the rest to --finish")
 	fl.StringVar(&l.finish, "finish", "", "complete what --start began with the `URL` that the browser ended at")
 	fl.StringVar(&l.from, "import", "", "copy the tokens that are in `DIR`, the mcp-tokens directory of a Hermes Agent")
+	fl.StringVar(&l.remote, "remote", "", "log in for the sidecar behind `unix:PATH`, its admin socket forwarded to here")
 	fl.BoolVar(&l.json, "json", false, "with --start: print JSON")
 	return cmd
 }
@@ -85,6 +95,80 @@ func count(is ...bool) (n int) {
 		}
 	}
 	return n
+}
+
+func (p *program) reauthCmd() *cobra.Command {
+	var f configFlags
+	var l loginFlags
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "reauth SERVER | --all",
+		Short: "Log in again, to one server or to all",
+		Long: `reauth is login for servers that were logged in to before. With --all it goes through
+every server with auth: oauth that a person logs in to, one after the other; one that
+fails, or is skipped, keeps what it has, and the next one follows.
+
+  mcp-sidecar reauth tracker
+  mcp-sidecar reauth --all --no-browser
+
+Exit codes: 0 all succeeded, 1 one did not, 2 nothing was tried.`,
+		Args: argsBetween(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all == (len(args) > 0) {
+				return usage(errors.New("reauth takes the name of a server, or --all"))
+			}
+			cfg, err := p.load(cmd, &f, nil)
+			if err != nil {
+				return err
+			}
+			if all {
+				return p.reauthAll(cmd.Context(), cfg, l)
+			}
+			return p.login(cmd.Context(), cfg, args[0], l)
+		},
+	}
+	f.add(cmd)
+	fl := cmd.Flags()
+	fl.BoolVar(&all, "all", false, "every server that a person logs in to")
+	fl.StringVar(&l.flow, "flow", "", "`browser` or device; oauth.flow decides if it is not given")
+	fl.BoolVar(&l.noBrowser, "no-browser", false, "print the URL only")
+	fl.BoolVar(&l.fresh, "fresh", false, "register anew with the provider")
+	return cmd
+}
+
+// reauthAll logs in to one server after the other.
+func (p *program) reauthAll(ctx context.Context, cfg *config.Config, f loginFlags) error {
+	var names []string
+	for i := range cfg.Servers {
+		s := &cfg.Servers[i]
+		if personal(s) && !off(s.Settings.Enabled) {
+			names = append(names, s.Name)
+		}
+	}
+	if len(names) == 0 {
+		return usage(errors.New("no server of the configuration is one that a person logs in to"))
+	}
+	failed := 0
+	for _, name := range names {
+		one := *cfg
+		if err := p.login(ctx, &one, name, f); err != nil && ctx.Err() != nil {
+			return err
+		} else if err != nil {
+			failed++
+			p.tell(err)
+		}
+	}
+	fmt.Fprintf(p.stderr, "%d of %d logged in\n", len(names)-failed, len(names))
+	if failed > 0 {
+		return &codeError{exitFailed, nil}
+	}
+	return nil
+}
+
+// personal reports whether a person logs in to a server.
+func personal(s *config.Server) bool {
+	g := s.Settings.OAuth.Grant
+	return s.Settings.Auth == "oauth" && (g == "" || g == "authorization_code")
 }
 
 func (p *program) logoutCmd() *cobra.Command {
@@ -143,6 +227,9 @@ func (p *program) login(ctx context.Context, cfg *config.Config, name string, f 
 	if err != nil {
 		return err
 	}
+	if !personal(&cfg.Servers[0]) {
+		return usage(fmt.Errorf("server %q gets its tokens by oauth.grant: %s, so nobody logs in", name, cfg.Servers[0].Settings.OAuth.Grant))
+	}
 	l, open, err := p.newLogin(ctx, a, r)
 	if err != nil {
 		return err
@@ -159,6 +246,7 @@ func (p *program) login(ctx context.Context, cfg *config.Config, name string, f 
 		return unasked(err, r, open)
 	}
 	p.loggedIn(l)
+	p.tellTaken(ctx, cfg, name)
 	return p.tryLogin(ctx, cfg, name)
 }
 
@@ -193,9 +281,10 @@ func unasked(err error, r *upstream.Resolved, open bool) error {
 }
 
 // loggedIn says what a login brought.
-func (p *program) loggedIn(l *oauth.Login) {
-	r := &l.Result
-	fmt.Fprintf(p.stderr, "logged in to %s at %s\n", l.Server.Name, r.Issuer)
+func (p *program) loggedIn(l *oauth.Login) { p.tellLogin(l.Server.Name, &l.Result) }
+
+func (p *program) tellLogin(name string, r *oauth.Result) {
+	fmt.Fprintf(p.stderr, "logged in to %s at %s\n", name, oneLine(r.Issuer))
 	if r.Scope != "" {
 		fmt.Fprintf(p.stderr, "scope       %s\n", oneLine(r.Scope))
 	}
@@ -225,16 +314,20 @@ func (p *program) tryLogin(ctx context.Context, cfg *config.Config, name string)
 
 func (a *app) pendingDir() string { return filepath.Join(a.cfg.StateDir, "oauth", "pending") }
 
+func (a *app) keepPending(p *oauth.Pending) error {
+	if err := os.MkdirAll(a.pendingDir(), 0o700); err != nil {
+		return err
+	}
+	return p.Save(a.pendingDir())
+}
+
 // startLogin prints where to go, and keeps what --finish needs.
 func (p *program) startLogin(ctx context.Context, a *app, l *oauth.Login, asJSON bool) error {
 	pending, err := l.Start(ctx)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(a.pendingDir(), 0o700); err != nil {
-		return err
-	}
-	if err := pending.Save(a.pendingDir()); err != nil {
+	if err := a.keepPending(pending); err != nil {
 		return err
 	}
 	if !asJSON {
@@ -265,6 +358,7 @@ func (p *program) finishLogin(ctx context.Context, cfg *config.Config, answer st
 		return err
 	}
 	p.loggedIn(l)
+	p.tellTaken(ctx, cfg, pending.Server)
 	return p.tryLogin(ctx, cfg, pending.Server)
 }
 

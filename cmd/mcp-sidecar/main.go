@@ -74,10 +74,14 @@ func (p *program) run(ctx context.Context) int {
 	}
 	root := p.root()
 	root.SetArgs(p.args)
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return exitOK
+	if err := root.ExecuteContext(ctx); err != nil {
+		return p.tell(err)
 	}
+	return exitOK
+}
+
+// tell prints an error as far as that was not done, and returns its exit code.
+func (p *program) tell(err error) int {
 	code, said := exitFailed, false
 	if ce := (*codeError)(nil); errors.As(err, &ce) {
 		code, said = ce.code, ce.err == nil

@@ -47,7 +47,7 @@ func (p *program) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w\nhint: %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(p.serveCmd(), p.checkCmd(), p.toolsCmd(), p.callCmd(), p.loginCmd(), p.logoutCmd(), p.versionCmd(), p.demoServerCmd(), p.guardCmd())
+	root.AddCommand(p.serveCmd(), p.checkCmd(), p.toolsCmd(), p.callCmd(), p.loginCmd(), p.reauthCmd(), p.logoutCmd(), p.versionCmd(), p.demoServerCmd(), p.guardCmd())
 	return root
 }
 

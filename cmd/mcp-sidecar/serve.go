@@ -85,6 +85,7 @@ type running struct {
 	p       *program
 	servers []*http.Server // for agents
 	ops     *http.Server   // nil without ops_listen
+	admin   *http.Server   // nil without a state directory
 	addrs   []string
 	opsAddr string        // of ops, if it is a TCP one
 	back    chan error    // the servers, views and sessions ended
@@ -217,6 +218,7 @@ func (r *running) bind() error {
 		r.servers = append(r.servers, s)
 		r.start(s, proxy.LimitListener(l, r.cfg.Limits))
 	}
+	r.bindAdmin()
 	return nil
 }
 
@@ -350,6 +352,10 @@ func (r *running) close() {
 		if s.Shutdown(ctx) != nil {
 			s.Close()
 		}
+	}
+	if r.admin != nil {
+		_ = r.admin.Shutdown(ctx)
+		r.admin.Close()
 	}
 	if r.ops != nil {
 		r.ops.Close()

@@ -26,6 +26,12 @@ func (w *world) begun(t *testing.T, in *os.File, args ...string) *begun {
 	if in != nil {
 		b.cmd.Stdin = in
 	}
+	b.start(t, w)
+	return b
+}
+
+func (b *begun) start(t *testing.T, w *world) {
+	t.Helper()
 	b.cmd.Stdout, b.cmd.Stderr = &b.out, &b.out
 	w.hears(b.out.String)
 	if err := b.cmd.Start(); err != nil {
@@ -39,7 +45,6 @@ func (w *world) begun(t *testing.T, in *os.File, args ...string) *begun {
 		b.cmd.Process.Kill()
 		<-b.done
 	})
-	return b
 }
 
 // says waits for a text and returns its parts.
