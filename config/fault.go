@@ -49,6 +49,9 @@ type Faults struct {
 	List []Fault
 	// Warnings are what else deserves a word.
 	Warnings []Fault
+	// Config is what was read, as far as it goes: more may be found out about it, but
+	// it is not to be used.
+	Config *Config
 }
 
 func (f *Faults) Error() string {

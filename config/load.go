@@ -45,7 +45,7 @@ func Load(in Input) (*Config, error) {
 	l.finish()
 	l.c.Warnings = sorted(l.c.Warnings, l.c.Files)
 	if len(l.faults) > 0 {
-		return nil, &Faults{List: sorted(l.faults, l.c.Files), Warnings: l.c.Warnings}
+		return nil, &Faults{List: sorted(l.faults, l.c.Files), Warnings: l.c.Warnings, Config: l.c}
 	}
 	return l.c, nil
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/mcp-sidecar/mcp-sidecar/policy"
@@ -175,6 +176,9 @@ func (e *entry) texts(n *node, path []string) {
 		if n.text != strings.TrimSpace(n.text) {
 			e.warn("the value begins or ends with white space", path...)
 		}
+		if e.block() == serversKey && len(path) > 0 && slices.Contains(referring, path[0]) && bareSecret.MatchString(n.text) {
+			e.warn("holds a literal $NAME: references are written ${NAME}", path...)
+		}
 		if e.block() != serversKey && bareVariable.MatchString(n.text) {
 			e.warn("holds a literal $NAME: references are written ${NAME}", path...)
 		}
@@ -183,6 +187,12 @@ func (e *entry) texts(n *node, path []string) {
 		}
 	}
 }
+
+// referring are keys whose values are handed on, and whose $NAME nothing else resolves.
+var referring = []string{"url", "headers", "env", "oauth", "identity_header"}
+
+// bareSecret is a $NAME that was hardly meant as it stands.
+var bareSecret = regexp.MustCompile(`(^|[\s=:/])\$[A-Z][A-Z0-9_]{2,}$`)
 
 // bareVariable is how Gemini's files may name a variable.
 var bareVariable = regexp.MustCompile(`\$[A-Za-z_]`)

@@ -3,6 +3,8 @@ package upstream
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mcp-sidecar/mcp-sidecar/egress"
@@ -46,9 +48,18 @@ func (r *Resolved) Leaves(e *egress.Egress, told func(error)) error {
 	}
 	err := r.leave(e, told)
 	if f := (*tls.FileError)(nil); errors.As(err, &f) {
-		return &Error{Server: r.Server, Kind: Config, Err: setting(fmt.Errorf("%q: %w", f.Path, f.Err), f.Key)}
+		return &Error{Server: r.Server, Kind: Config, Err: setting(fmt.Errorf("%q: %w", f.Path, f.Err), r.placeOf(f)...)}
 	}
 	return err
+}
+
+// placeOf is the setting that names a file: a key may stand behind its certificate.
+func (r *Resolved) placeOf(f *tls.FileError) []string {
+	c := r.Settings.ClientCert
+	if i := slices.Index(c, f.Path); len(c) > 1 && i >= 0 && strings.HasPrefix(f.Key, "client_") {
+		return []string{"client_cert", strconv.Itoa(i)}
+	}
+	return []string{f.Key}
 }
 
 // loadTLS reads the files that the settings name; nil when they name none.

@@ -112,7 +112,7 @@ func (c *check) endpoint() {
 	u, err := url.Parse(reference.ReplaceAllString(e.URL, "1"))
 	switch {
 	case err != nil:
-		c.bad("invalid URL", path("url")...)
+		c.bad("invalid URL"+whyNoURL(err), path("url")...)
 	case !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https"):
 		c.bad("invalid URL: the scheme must be https or http", path("url")...)
 	case u.Hostname() == "":

@@ -126,13 +126,31 @@ func urlFault(raw string) string {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		return "invalid URL"
+		return "invalid URL" + whyNoURL(err)
 	case !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https"):
 		return "invalid URL: the scheme must be http, https or http+unix"
 	case u.Hostname() == "":
 		return "invalid URL: no host"
 	case u.Port() != "" && !validPort(u.Port()):
 		return "invalid URL: the port must be 1 to 65535"
+	}
+	return ""
+}
+
+// whyNoURL says it without the parts of the URL that net/url quotes.
+func whyNoURL(err error) string {
+	for _, w := range []struct{ part, says string }{
+		{"invalid port", "what follows the host's colon is no port; characters of a password that mean something in URLs are written %XX"},
+		{"missing ']'", "the [ of an IPv6 address is not closed"},
+		{"URL escape", "a % stands for itself only as %25"},
+		{"invalid character", "the host holds a character that no host name has"},
+		{"userinfo", "characters of a user name or password that mean something in URLs are written %XX"},
+		{"first path segment", "it begins with no scheme such as https://"},
+		{"missing protocol scheme", "it begins with no scheme such as https://"},
+	} {
+		if strings.Contains(err.Error(), w.part) {
+			return ": " + w.says
+		}
 	}
 	return ""
 }

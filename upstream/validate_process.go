@@ -28,10 +28,16 @@ func (c *check) rlimits() {
 			c.bad("must not be negative", "rlimits", r.key)
 		}
 	}
+	if n := l.AS; n > 0 && n < minSpace {
+		c.bad(fmt.Sprintf("is in bytes, and no program starts in less than %d", minSpace), "rlimits", "as")
+	}
 	if n := l.NoFile; n > 0 && n < minFiles {
 		c.bad(fmt.Sprintf("must be at least %d", minFiles), "rlimits", "nofile")
 	}
 }
+
+// minSpace is less than any program maps to begin with.
+const minSpace = 1 << 20
 
 // minFiles is what a program has open that has opened nothing yet, and one more to
 // load itself.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -64,6 +66,7 @@ type checked struct {
 	s      *config.Server
 	r      *upstream.Resolved // nil when it does not resolve
 	faults []config.Fault
+	known  []config.Fault // said elsewhere
 }
 
 func (p *program) check(cfg *config.Config, show func(*app, []checked) error) error {
@@ -71,7 +74,7 @@ func (p *program) check(cfg *config.Config, show func(*app, []checked) error) er
 	whole := (*config.Faults)(nil)
 	switch {
 	case errors.As(err, &whole):
-		a = &app{cfg: cfg} // what the servers lack is said all the same
+		a = &app{cfg: cfg, environ: p.env, log: newLogger(p.stderr, cfg.Log)} // what the servers lack is said all the same
 	case err != nil:
 		return usage(err)
 	}
@@ -114,25 +117,41 @@ func (p *program) faults(whole *config.Faults, servers []checked) (bad bool) {
 
 // checkServer looks for what keeps one server off: what the configuration found,
 // references that do not resolve, files, proxies, directories and limits that cannot
-// be used.
-func (a *app) checkServer(p *program, s *config.Server, told func(error)) checked {
-	c := checked{s: s}
+// be used. What is known already is not said again.
+func (a *app) checkServer(p *program, s *config.Server, told func(error), known ...config.Fault) checked {
+	c := checked{s: s, known: known}
 	if off(s.Settings.Enabled) {
 		return c
 	}
-	err := s.Err
-	if err == nil {
-		c.r, err = s.Settings.Resolve(s.Name, defaultProfile, a.cfg.Vars(s.Name, defaultProfile), p.env)
+	c.faults = s.Faults(s.Err)
+	r, err := s.Settings.Resolve(s.Name, defaultProfile, a.cfg.Vars(s.Name, defaultProfile), p.env)
+	if err != nil {
+		c.add(err)
+		return c
 	}
-	if err == nil {
-		c.faults = s.Faults(c.r.Starts())
-		err = c.r.Leaves(a.egress, told)
+	c.add(r.Starts())
+	c.add(r.Leaves(a.egress, told))
+	if r.URL != nil && s.Settings.Auth == "oauth" {
+		_, err := a.vault(defaultProfile)
+		c.add(err)
 	}
-	if err == nil && c.r.URL != nil && s.Settings.Auth == "oauth" {
-		_, err = a.vault(defaultProfile)
+	if s.Err == nil {
+		c.r = r
 	}
-	c.faults = append(c.faults, s.Faults(err)...)
 	return c
+}
+
+// add adds what was found about settings of which nothing was said yet.
+func (c *checked) add(err error) {
+	whole := c.s.Place("").Path
+	for _, f := range c.s.Faults(err) {
+		same := func(g config.Fault) bool {
+			return g.Path == f.Path || f.Path != whole && g.Path != whole && (strings.HasPrefix(g.Path, f.Path+".") || strings.HasPrefix(f.Path, g.Path+"."))
+		}
+		if !slices.ContainsFunc(c.faults, same) && !slices.ContainsFunc(c.known, same) {
+			c.faults = append(c.faults, f)
+		}
+	}
 }
 
 // effective prints every value in force with its origin.

@@ -83,6 +83,13 @@ func (p *program) unread(err error) error {
 		return err
 	}
 	fmt.Fprintln(p.stderr, faults)
+	if cfg := faults.Config; cfg != nil {
+		a := &app{cfg: cfg, environ: p.env, log: newLogger(p.stderr, cfg.Log)}
+		for i := range cfg.Servers {
+			c := a.checkServer(p, &cfg.Servers[i], func(error) {}, faults.List...)
+			p.faults(nil, []checked{c})
+		}
+	}
 	for _, w := range faults.Warnings {
 		fmt.Fprintf(p.stderr, "warning: %v\n", w)
 	}
