@@ -16,6 +16,10 @@ import (
 // announce prints, for people, where the endpoint is, how clients reach it and
 // what was found. Health says "started" when it is done.
 func (r *running) announce(ctx context.Context, tokenPath string) {
+	if r.p.records != nil {
+		r.announceRecords(ctx, tokenPath)
+		return
+	}
 	out := r.p.stderr
 	for i, addr := range r.cfg.Listen {
 		if strings.HasPrefix(addr, "unix:") {
@@ -35,12 +39,40 @@ func (r *running) announce(ctx context.Context, tokenPath string) {
 	for _, name := range r.set.Names() {
 		fmt.Fprintf(out, "server      %s: %s\n", name, r.describe(name))
 	}
+	names := r.exposed()
+	fmt.Fprintf(out, "tools       %d: %s%s\n", len(names), abridge(names, 12), r.asleep())
+}
+
+// exposed are the names of the tools that agents see.
+func (r *running) exposed() (names []string) {
 	snap, _ := r.views.of("")
-	var names []string
 	for route := range snap.Tools() {
 		names = append(names, route.Exposed)
 	}
-	fmt.Fprintf(out, "tools       %d: %s%s\n", len(names), abridge(names, 12), r.asleep())
+	return names
+}
+
+// announceRecords is announce for programs: a record of the log for each line.
+func (r *running) announceRecords(ctx context.Context, tokenPath string) {
+	for i, addr := range r.cfg.Listen {
+		if !strings.HasPrefix(addr, "unix:") {
+			addr = endpoint(r.addrs[i])
+		}
+		r.log.Info("listening", "endpoint", addr, "token_file", tokenPath)
+	}
+	if r.opsAddr != "" {
+		r.log.Info("health endpoints", "url", "http://"+r.opsAddr+"/readyz")
+	}
+	r.settle(ctx, startupWait)
+	r.health.Started()
+	if ctx.Err() != nil {
+		return
+	}
+	for _, name := range r.set.Names() {
+		st, _ := r.set.Status(name)
+		r.log.Info("server found", "server", name, "state", st.State, "tools", st.Tools, "summary", r.describe(name))
+	}
+	r.log.Info("started", "tools", len(r.exposed()))
 }
 
 // endpoint makes a URL that a local client can use of a listener's address.

@@ -72,8 +72,21 @@ func (p *program) load(cmd *cobra.Command, f *configFlags, given []config.Server
 // warn prints what the configuration deserves a word about.
 func (p *program) warn(cfg *config.Config) {
 	for _, w := range append(slices.Clone(cfg.Warnings), keyFiles(cfg)...) {
+		if p.records != nil {
+			p.records.Warn("the configuration deserves a word", "err", w)
+			continue
+		}
 		fmt.Fprintf(p.stderr, "warning: %v\n", w)
 	}
+}
+
+// say prints a line for people, or its record.
+func (p *program) say(what, text string) {
+	if p.records != nil {
+		p.records.Info(what, "summary", text)
+		return
+	}
+	fmt.Fprintf(p.stderr, "%-11s %s\n", what, text)
 }
 
 // unread prints why there is no configuration, and the warnings that come with that.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -38,6 +39,7 @@ type program struct {
 	args           []string
 	env            []string
 	stdin          io.Reader
+	records        *slog.Logger // of serve with a log in JSON: nothing else is printed
 	stdout, stderr io.Writer
 }
 
@@ -86,7 +88,17 @@ func (p *program) tell(err error) int {
 	if ce := (*codeError)(nil); errors.As(err, &ce) {
 		code, said = ce.code, ce.err == nil
 	}
-	faults := (*config.Faults)(nil)
+	faults, h := (*config.Faults)(nil), (*hinted)(nil)
+	if p.records != nil {
+		attrs := []any{"err", err}
+		if errors.As(err, &h) {
+			attrs = append(attrs, "hint", h.hint)
+		}
+		if !said {
+			p.records.Error("ended", attrs...)
+		}
+		return code
+	}
 	switch {
 	case errors.As(err, &faults): // a line each, which begins with its place
 		code = exitUsage
@@ -94,7 +106,7 @@ func (p *program) tell(err error) int {
 	case !said:
 		fmt.Fprintf(p.stderr, "mcp-sidecar: %v\n", err)
 	}
-	if h := (*hinted)(nil); errors.As(err, &h) {
+	if errors.As(err, &h) {
 		fmt.Fprintf(p.stderr, "hint: %s\n", h.hint)
 	}
 	return code

@@ -105,6 +105,9 @@ func (p *program) serve(ctx context.Context, cfg *config.Config, s serveFlags) e
 	if s.login {
 		a.logins.ask = p.askLogin
 	}
+	if cfg.Log.Format == "json" {
+		p.records = a.log
+	}
 	p.warn(cfg)
 	r := &running{app: a, p: p, back: make(chan error, 1), failed: make(chan error, 8)}
 	if s.stdio && !s.listen {
@@ -137,7 +140,7 @@ func (p *program) serve(ctx context.Context, cfg *config.Config, s serveFlags) e
 	}
 	err = r.wait(ctx)
 	if ctx.Err() != nil {
-		fmt.Fprintln(p.stderr, "stopping    calls in flight may end; a second signal stops at once")
+		p.say("stopping", "calls in flight may end; a second signal stops at once")
 	}
 	stopFront()
 	return errors.Join(err, r.stop(stopBack))

@@ -3,9 +3,11 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -48,5 +50,49 @@ func TestStdioIsAnsweredAtTerm(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil || !answered {
 		t.Errorf("ended with %v, answered: %t", err, answered)
+	}
+}
+
+// With a log in JSON every line of standard error is a record, from the first
+// warning to the last word.
+func TestJSONLogIsNothingElse(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "c.yaml")
+	config := "mcp_servers:\n  demo: {builtin: demo}\n  gone: {command: no-such-program-of-ours, env: {T: \"$TOKEN\"}}\n"
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, "mcp-sidecar", "serve", "--config", file, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0",
+		"--state-dir", filepath.Join(dir, "state"), "--log-format", "json")
+	cmd.Env = append(os.Environ(), "HOME="+dir, "GORACE=atexit_sleep_ms=0")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		var record struct{ Msg, Endpoint, Server, Level, Time string }
+		if err := json.Unmarshal(lines.Bytes(), &record); err != nil || record.Msg == "" || record.Level == "" || record.Time == "" {
+			t.Errorf("no record: %s", lines.Text())
+		}
+		seen[record.Msg] = true
+		if record.Msg == "started" {
+			cmd.Process.Signal(syscall.SIGTERM)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	for _, msg := range []string{"the configuration deserves a word", "listening", "health endpoints", "server found", "started", "stopping", "stopped"} {
+		if !seen[msg] {
+			t.Errorf("nothing says %q", msg)
+		}
 	}
 }
