@@ -176,7 +176,7 @@ func (e *entry) texts(n *node, path []string) {
 		if n.text != strings.TrimSpace(n.text) {
 			e.warn("the value begins or ends with white space", path...)
 		}
-		if e.block() == serversKey && len(path) > 0 && slices.Contains(referring, path[0]) && bareSecret.MatchString(n.text) {
+		if e.block() == serversKey && len(path) > 0 && slices.Contains(referring, path[0]) && bareSecret.MatchString(n.text) && !strings.HasSuffix(n.text, "$PATH") {
 			e.warn("holds a literal $NAME: references are written ${NAME}", path...)
 		}
 		if e.block() != serversKey && bareVariable.MatchString(n.text) {
