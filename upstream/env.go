@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -100,6 +101,14 @@ func (s *Settings) callTimeout(c *Call) time.Duration {
 		return 300 * time.Second
 	}
 	return s.Timeout
+}
+
+// withinLimit is how long a call may take, with the key that says so.
+func withinLimit(d time.Duration, c *Call) string {
+	if c != nil && c.Timeout > 0 {
+		return fmt.Sprintf("within %v", d)
+	}
+	return fmt.Sprintf("within %v (timeout)", d)
 }
 
 // maxMessage bounds one message from the server.

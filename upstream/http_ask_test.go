@@ -365,7 +365,7 @@ func TestHTTPQuestionTimeout(t *testing.T) {
 		}
 		return []byte(`{}`), nil
 	}))
-	if KindOf(err) != Timeout || err.Error() != "upstream fake: tools/call: no answer within 150ms" {
+	if KindOf(err) != Timeout || err.Error() != "upstream fake: tools/call: no answer within 150ms (timeout)" {
 		t.Errorf("got %v", err)
 	}
 	if diff := cmp.Diff([]string{`1 {}`}, q.answers()); diff != "" {

@@ -171,12 +171,12 @@ func (x *exchange) lost(ctx, rctx context.Context, limit time.Duration, err erro
 		x.abandon("too many questions")
 		return x.fail(Protocol, errTooMany)
 	case rctx.Err() != nil && x.reached == 0 && x.c.route.Proxied():
-		return x.fail(Proxy, x.late(fmt.Sprintf("within %s", limit), nil))
+		return x.fail(Proxy, x.late(withinLimit(limit, x.call), nil))
 	case rctx.Err() != nil && x.reached == 0:
-		return x.fail(Unreachable, x.late(fmt.Sprintf("within %s", limit), nil))
+		return x.fail(Unreachable, x.late(withinLimit(limit, x.call), nil))
 	case rctx.Err() != nil:
 		x.abandon("timeout")
-		return x.fail(Timeout, x.late(fmt.Sprintf("within %s", limit), nil))
+		return x.fail(Timeout, x.late(withinLimit(limit, x.call), nil))
 	case errors.As(err, &denied):
 		return x.fail(denied.kind(), denied)
 	case errors.As(err, &redirected): // nothing was done

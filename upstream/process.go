@@ -31,6 +31,7 @@ type process struct {
 	// grace is how long the child may take to end when its standard input closes, and
 	// again after SIGTERM.
 	grace   time.Duration
+	limits  Rlimits
 	stopped sync.Once
 }
 
@@ -58,6 +59,9 @@ func (c *childEnds) close() {
 func startProcess(r *Resolved, e *env) (*process, error) {
 	hideInherited()
 	p := &process{exited: make(chan struct{}), drained: make(chan struct{}), guard: e.guard, grace: stopGrace(r.Settings)}
+	if r.Settings != nil {
+		p.limits = r.Settings.Rlimits
+	}
 	ends, err := p.pipes()
 	if err != nil {
 		return nil, spawnError(r, err)
@@ -184,7 +188,7 @@ func (p *process) reason() error {
 		return p.withTail("closed its standard output, but still runs")
 	}
 	within(p.drained, lastWords)
-	return p.withTail(exitText(p.state))
+	return p.withTail(exitText(p.state) + p.limits.blame(p.state, p.stderr.tail()))
 }
 
 func (p *process) withTail(what string) error {

@@ -175,3 +175,38 @@ func parseRlimits(text string) (set []rlimit, ok bool) {
 	}
 	return set, true
 }
+
+// blame names the limit that a process may have died of; empty when that is none.
+func (l *Rlimits) blame(st *os.ProcessState, said string) string {
+	ws, ok := syscall.WaitStatus(0), false
+	if st != nil {
+		ws, ok = st.Sys().(syscall.WaitStatus)
+	}
+	if !ok || ws.Exited() && ws.ExitStatus() == 0 {
+		return ""
+	}
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(strings.ToLower(said), w) })
+	}
+	sig := syscall.Signal(-1)
+	switch {
+	case ws.Signaled():
+		sig = ws.Signal()
+	case ws.ExitStatus() > 128: // as a shell puts it
+		sig = syscall.Signal(ws.ExitStatus() - 128)
+	}
+	crashed := sig == syscall.SIGSEGV || sig == syscall.SIGABRT || sig == syscall.SIGBUS || sig == syscall.SIGTRAP
+	switch {
+	case l.CPU > 0 && (sig == syscall.SIGXCPU || sig == syscall.SIGKILL):
+		return fmt.Sprintf(", maybe by rlimits.cpu (%d s)", l.CPU)
+	case l.FSize > 0 && (sig == syscall.SIGXFSZ || has("file too large")):
+		return fmt.Sprintf(", maybe by rlimits.fsize (%d bytes)", l.FSize)
+	case l.AS > 0 && (crashed || has("memory", "enomem", "mmap", "failed to map")):
+		return fmt.Sprintf(", maybe by rlimits.as (%d bytes)", l.AS)
+	case l.NoFile > 0 && has("too many open files", "emfile"):
+		return fmt.Sprintf(", maybe by rlimits.nofile (%d)", l.NoFile)
+	case l.NProc > 0 && has("resource temporarily unavailable", "eagain", "cannot fork", "can't start new thread"):
+		return fmt.Sprintf(", maybe by rlimits.nproc (%d)", l.NProc)
+	}
+	return ""
+}

@@ -171,3 +171,36 @@ func TestRlimitText(t *testing.T) {
 		}
 	}
 }
+
+// What a limit of its own ended says so.
+func TestRlimitsAreNamed(t *testing.T) {
+	for _, tt := range []struct {
+		name, script string
+		l            Rlimits
+		want         string
+	}{
+		{"cpu", "while :; do :; done", Rlimits{CPU: 1}, "maybe by rlimits.cpu (1 s)"},
+		{"fsize", "head -c 100000 /dev/zero > " + filepath.Join(t.TempDir(), "f"), Rlimits{FSize: 5000}, "maybe by rlimits.fsize (5000 bytes)"},
+		{"as", "echo Cannot allocate memory >&2; exit 1", Rlimits{AS: 1 << 40}, "maybe by rlimits.as"},
+		{"nofile", "echo EMFILE: too many open files >&2; exit 1", Rlimits{NoFile: 60}, "maybe by rlimits.nofile (60)"},
+		{"nproc", "echo fork: Resource temporarily unavailable >&2; exit 1", Rlimits{NProc: 5000}, "maybe by rlimits.nproc (5000)"},
+		{"something else", "exit 3", Rlimits{CPU: 100, AS: 1 << 40, NoFile: 60}, ""},
+		{"no limit", "kill -9 $$", Rlimits{NoFile: 60}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := &Resolved{Server: "srv", Command: "/bin/sh", Args: []string{"-c", tt.script + "; exit $?"}, Settings: &Settings{Rlimits: tt.l},
+				Env: []string{"PATH=/usr/bin:/bin"}}
+			p, err := startProcess(r, limiter(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.stop()
+			<-p.exited
+			got := p.reason().Error()
+			if tt.want == "" && strings.Contains(got, "rlimits") || !strings.Contains(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

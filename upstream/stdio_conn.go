@@ -287,7 +287,7 @@ func (c *lineConn) failed(w *wait, call *Call, id int64, sent bool, err error) e
 	e := &Error{Server: c.server, Op: call.Method, Kind: Timeout}
 	switch {
 	case errors.Is(err, errExpired):
-		e.Err = fmt.Errorf("no answer within %v", w.limit.whole)
+		e.Err = errors.New("no answer " + withinLimit(w.limit.whole, call))
 		c.cancel(call, id, sent, "timeout")
 	case err == context.DeadlineExceeded:
 		e.Err = fmt.Errorf("no answer in time: %w", err)
