@@ -32,6 +32,8 @@ type evaluator struct {
 	// operands is how many may stand before its own options, anywhere that any may.
 	operands int
 	anywhere bool
+	// ends are words like --, behind which a program stands.
+	ends map[string]bool
 	// data is set where a data: URL is text.
 	data bool
 	// mark tells text by what it looks like.
@@ -87,21 +89,28 @@ var evaluators = map[string]evaluator{
 	"awk":   awks, "gawk": awks, "mawk": awks, "nawk": awks, "original-awk": awks,
 	"make": makes, "gmake": makes,
 
-	"npx":    {code: words("-c --call"), value: words("-p --package"), runs: true},
-	"bunx":   {value: words("-p --package"), runs: true},
-	"uvx":    {value: uvValue, runs: true},
-	"pipx":   {sub: words("run"), value: words("--spec --python --pip-args --index-url -i --with"), runs: true},
-	"npm":    {sub: words("exec x"), code: words("-c --call"), value: words("--prefix -w --workspace -p --package"), runs: true},
-	"pnpm":   {sub: words("exec dlx"), code: words("-c --shell-mode"), value: words("-C --dir --package -F --filter"), runs: true},
-	"yarn":   {sub: words("exec"), value: words("--cwd"), runs: true},
-	"uv":     {sub: words("run"), pass: words("tool"), runs: true, value: uvValue},
-	"poetry": {sub: words("run"), value: words("-C --directory -P --project"), runs: true},
-	"pipenv": {sub: words("run"), value: words("--python --pypi-mirror"), runs: true},
-	"hatch":  {sub: words("run"), value: words("-e --env -p --project --data-dir --cache-dir --config"), runs: true},
-	"pdm":    {sub: words("run"), value: words("-p --project -c --config --site-packages"), runs: true},
-	"rye":    {sub: words("run"), value: words("--pyproject"), runs: true},
-	"pixi":   {sub: words("run"), value: words("--manifest-path -e --environment"), runs: true},
-	"bundle": {sub: words("exec"), value: words("--gemfile"), runs: true},
+	"npx":       {code: words("-c --call"), value: words("-p --package"), runs: true},
+	"bunx":      {value: words("-p --package"), runs: true},
+	"uvx":       {value: uvValue, runs: true},
+	"pipx":      {sub: words("run"), value: words("--spec --python --pip-args --index-url -i --with"), runs: true},
+	"npm":       {sub: words("exec x"), code: words("-c --call"), value: words("--prefix -w --workspace -p --package"), runs: true},
+	"pnpm":      {sub: words("exec dlx"), code: words("-c --shell-mode"), value: words("-C --dir --package -F --filter"), runs: true},
+	"yarn":      {sub: words("exec"), value: words("--cwd"), runs: true},
+	"uv":        {sub: words("run"), pass: words("tool"), runs: true, value: uvValue},
+	"poetry":    {sub: words("run"), value: words("-C --directory -P --project"), runs: true},
+	"pipenv":    {sub: words("run"), value: words("--python --pypi-mirror"), runs: true},
+	"hatch":     {sub: words("run"), value: words("-e --env -p --project --data-dir --cache-dir --config"), runs: true},
+	"pdm":       {sub: words("run"), value: words("-p --project -c --config --site-packages"), runs: true},
+	"rye":       {sub: words("run"), value: words("--pyproject"), runs: true},
+	"pixi":      {sub: words("run"), value: words("--manifest-path -e --environment"), runs: true},
+	"bundle":    {sub: words("exec"), value: words("--gemfile"), runs: true},
+	"mise":      {sub: words("exec x"), code: words("-c --command"), value: words("-C --cd -E --env -j --jobs"), operands: 8, runs: true},
+	"asdf":      {sub: words("exec"), runs: true},
+	"direnv":    {sub: words("exec"), operands: 1, runs: true},
+	"devbox":    {sub: words("run"), value: words("-c --config -e --env --env-file --environment"), runs: true},
+	"nix":       {sub: words("develop shell"), value: nixValue, ends: words("-c --command"), operands: 64, runs: true},
+	"nix-shell": {code: words("--run --command"), value: nixValue},
+	"rsync":     {code: words("-e --rsh --rsync-path"), anywhere: true},
 	// What puts secrets into a program's environment.
 	"op":        {sub: words("run"), value: words("--env-file --account --environment --config --session"), runs: true},
 	"doppler":   {sub: words("run"), code: words("--command"), value: words("-p --project -c --config -t --token --scope --mount"), runs: true},
@@ -119,6 +128,9 @@ var evaluators = map[string]evaluator{
 var uvValue = words(`--with --with-editable --with-requirements -p --python --directory --project --from --extra --group
 	--env-file --package --index --default-index --index-url --extra-index-url --refresh-package --color --config-file
 	--cache-dir -i -f --find-links -w -c --constraints`)
+
+// nixValue are the options of nix and its older commands that take a value.
+var nixValue = words("-f --file -I --include -k --keep --keep-env-var -p --packages --option --profile --override-input --system -j --max-jobs")
 
 var condas = evaluator{sub: words("run"), value: words("-n --name -p --prefix --cwd"), runs: true}
 

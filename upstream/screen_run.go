@@ -176,7 +176,7 @@ func (e *evaluator) scan(args []word) (text bool, operand int) {
 			return true, -1
 		}
 		switch {
-		case a == "--" && in && !e.anywhere && i+1 < len(args):
+		case (a == "--" || e.ends[a]) && in && !e.anywhere && i+1 < len(args):
 			return false, i + 1
 		case e.value[a]:
 			i++
