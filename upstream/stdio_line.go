@@ -29,7 +29,7 @@ type text struct {
 // skipped without being held, so that it costs its own call and nothing else. While
 // that goes on, next reports it each time another max bytes of it came.
 type lineReader struct {
-	r   io.Reader
+	r   steadyReader
 	max int
 
 	buf      []byte
@@ -44,7 +44,7 @@ type lineReader struct {
 }
 
 func newLineReader(r io.Reader, max int) *lineReader {
-	return &lineReader{r: r, max: max, buf: make([]byte, lineChunk)}
+	return &lineReader{r: steadyReader{r: r}, max: max, buf: make([]byte, lineChunk)}
 }
 
 // next returns the next line. What stands before the end of the stream without a
@@ -97,7 +97,12 @@ func (l *lineReader) gather(part []byte) {
 }
 
 func (l *lineReader) add(part []byte) {
-	if n := len(l.acc) + len(part); n > cap(l.acc) && n > len(l.buf) {
+	n := len(l.acc) + len(part)
+	switch {
+	case n <= cap(l.acc) || n <= len(l.buf):
+	case n < l.size && l.size <= maxGuess && !l.lent:
+		l.acc = append(make([]byte, 0, l.size+lineChunk), l.acc...)
+	default:
 		l.acc = widen(l.acc, len(l.acc), max(n, min(4*len(l.acc), l.max)))[:len(l.acc)]
 		l.lent = true
 	}
@@ -122,6 +127,7 @@ func (l *lineReader) line() text {
 	t := text{data: l.acc}
 	if len(l.acc) > len(l.buf) {
 		l.size = len(l.acc)
+		l.r.useful() // small ones in such numbers are a flood
 	}
 	if l.lent {
 		t.data = bytes.Clone(l.acc)

@@ -18,7 +18,7 @@ const (
 
 // receive reads until the server is gone, then clears up.
 func (c *lineConn) receive() {
-	lines := newLineReader(&steadyReader{r: c.io}, c.settings.maxMessage())
+	lines := newLineReader(c.io, c.settings.maxMessage())
 	long := longLine{c: c}
 	defer long.end()
 	for more := true; more; {

@@ -33,6 +33,9 @@ func (s *steadyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// useful says that what was read was of use, as far as it came.
+func (s *steadyReader) useful() { s.all = -s.run }
+
 func (s *steadyReader) look() {
 	now := time.Now()
 	if now.Sub(s.since) > steadySlow {
