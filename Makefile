@@ -53,7 +53,7 @@ vet: ## go vet for linux and darwin, amd64 and arm64
 		echo "vet $$os/$$arch"; \
 		GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 go vet -tags npm,clients ./...; \
 	done; done
-	@cd test/bench && echo "vet test/bench" && go vet ./...
+	@for dir in test/bench test/oauth/zitadel; do echo "vet $$dir"; (cd $$dir && go vet ./...); done
 
 staticcheck: ## run staticcheck, pinned
 	@echo staticcheck; go run $(STATICCHECK) -tags npm,clients ./...

@@ -1,4 +1,4 @@
-// Package oauth logs the program in at a real OAuth provider, by a real browser,
+// Package oauth logs the program in at real OAuth providers, by a real browser,
 // and looks at what becomes of the credentials: in many processes at once, in
 // outages, and when a process is killed.
 //
