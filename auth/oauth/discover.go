@@ -225,6 +225,9 @@ func (s *Server) metaAt(ctx context.Context, p place, issuer string) (*Meta, err
 	if m.Issuer == "" && m.TokenEndpoint == "" {
 		return nil, nil // some other object
 	}
+	if fillsTemplate(m.Issuer, issuer) {
+		m.Issuer = issuer
+	}
 	if !sameIssuer(m.Issuer, issuer) && !s.isOrigin(m.Issuer, issuer, p.root && !d.moved) {
 		return nil, fmt.Errorf("has metadata of the issuer %q, which is another, and is refused", clip(readable(m.Issuer), 120))
 	}
@@ -239,6 +242,18 @@ func (s *Server) metaAt(ctx context.Context, p place, issuer string) (*Meta, err
 // are libraries that add one to every URL without a path.
 func sameIssuer(a, b string) bool {
 	return a == b || a != "" && strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/")
+}
+
+// fillsTemplate reports whether an issuer is what its own metadata name by a template:
+// those of a provider for many tenants may be the same text for all.
+func fillsTemplate(template, issuer string) bool {
+	before, after, ok := strings.Cut(template, "{tenantid}")
+	if !ok || len(issuer) <= len(before)+len(after) || !strings.HasPrefix(issuer, before) || !strings.HasSuffix(issuer, after) {
+		return false
+	}
+	u, err := url.Parse(before)
+	tenant := issuer[len(before) : len(issuer)-len(after)]
+	return err == nil && u.Host != "" && strings.HasSuffix(before, "/") && !strings.ContainsAny(tenant, "/?#%{}")
 }
 
 // isOrigin forgives a server below a path that says it is its origin. That is for

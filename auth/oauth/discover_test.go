@@ -275,6 +275,24 @@ func TestDiscoverOriginAsIssuer(t *testing.T) {
 	wantError(t, err, "which is another")
 }
 
+// Metadata for many tenants name their issuer by a template.
+func TestDiscoverTenants(t *testing.T) {
+	for _, c := range []struct{ kept, named, want string }{
+		{"{as}/common/v2.0", "{as}/{tenantid}/v2.0", "{as}/common/v2.0"},
+		{"{as}/common/v2.0", "{as}/{tenantid}/v1.0", ""},
+		{"{as}/a/b/v2.0", "{as}/{tenantid}/v2.0", ""},
+		{"{as}/common/v2.0", "https://other.example/{tenantid}/v2.0", ""},
+		{"{as}/v2.0", "{as}{tenantid}", ""},
+	} {
+		w := newWorld(t)
+		w.put(map[string]string{prmPath: strings.Replace(prm, "{as}", c.kept, 1), asOAuth + strings.TrimPrefix(c.kept, "{as}"): at(c.named)})
+		p, err := w.discover(t, "")
+		if want := strings.Replace(c.want, "{as}", w.as.URL, 1); want != "" && (err != nil || p.Issuer != want) || want == "" && err == nil {
+			t.Errorf("%s with the metadata of %s: %+v, %v", c.kept, c.named, p, err)
+		}
+	}
+}
+
 // Of several authorization servers the first that can be used, of the first ten.
 func TestDiscoverSeveral(t *testing.T) {
 	list := func(n int) string {

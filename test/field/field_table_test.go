@@ -35,7 +35,8 @@ var fieldRows = []row{
 	{ids: "R13", name: "top_level_combinators", test: combinators, later: "wrapping them for one provider: with schema profiles"},
 	// denkeeper#219, executor#1595, pluggedin#209, lean-ctx#1250
 	{ids: "R15", name: "child_environment", test: childEnvironment},
-	{ids: "R16", later: "refresh of tokens: with OAuth"},
+	// opencode#34074, claude-code#85236, oh-my-pi#5072, copilot-cli#3456
+	{ids: "R16", by: "auth/oauth.TestProcessesShareRotation"},
 	// mcpproxy-go#1013; the growth and cap of the pause: upstream.TestBackoffIsBounded
 	{ids: "R17", name: "bounded_dialling", test: boundedDialling},
 	// metamcp#140, openai/codex#29321, mecatl#1695, toolhive#5861
@@ -48,7 +49,8 @@ var fieldRows = []row{
 	{ids: "R25", name: "content_types", test: contentTypes},
 	// kubeflow/mcp-server#91, bytebase#20585, python-sdk#1798
 	{ids: "R27", name: "hosts_and_origins", test: hostsAndOrigins},
-	{ids: "R28", later: "metadata of protected resources: with OAuth"},
+	// python-sdk#1400, vscode#259251, apollo#533
+	{ids: "R28", by: "auth/oauth.TestDiscoverOrders", later: "metadata of our own: with callers by JWT"},
 	// mcp-context-forge#4202, #4135, #4042
 	{ids: "R29", name: "error_without_structure", test: errorWithoutStructure},
 	// mcp-context-forge#6275, #6181
@@ -91,7 +93,7 @@ var wishedRows = []row{
 	{ids: "W3", by: "TestField/R3", later: "schemas written for one provider: with schema profiles"},
 	{ids: "W4", later: "with pins"},
 	{ids: "W5", later: "with Kubernetes"},
-	{ids: "W6", later: withOAuth},
+	{ids: "W6", by: "auth/oauth.TestDevice"},
 	{ids: "W7", by: "upstream.TestLazy"},
 	{ids: "W8", name: "questions_are_cleaned", test: cleanQuestions},
 	{ids: "W9", later: "arguments that are set for the agent: with policy"},

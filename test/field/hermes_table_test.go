@@ -16,7 +16,6 @@ const hermesNumbers = "57129 38488 19559 103746 50482 50394 47216 43984 19179 37
 	"53676 104343 113771 116233 117510 111135 132730 13414 9006 8925 12865"
 
 const (
-	withOAuth     = "with OAuth"
 	withReload    = "with reload"
 	withMessaging = "with `mcp serve`"
 )
@@ -52,9 +51,13 @@ var hermesRows = []row{
 	{ids: "34186 1291", name: "command_on_its_own_PATH", test: ownPath},
 	{ids: "44548 7832", name: "dot_env", test: dotEnv},
 	{ids: "114144", name: "rotated_secret", test: rotated},
-	{ids: "62333 106185 98759 115329 11383 84843", later: withOAuth},
+	{ids: "62333 106185", by: "auth/oauth.TestKeeperRefreshesAhead"},
+	{ids: "98759", by: "auth/oauth.TestLoginKeepsOldOnFailure"},
+	{ids: "115329", by: "auth/oauth.TestUserAgent"},
+	{ids: "11383", by: "auth/oauth.TestKeeperAdoptsPeers"},
+	{ids: "84843", by: "auth/oauth.TestProcessesShareRotation"},
 	{ids: "100443", by: "TestField/R17"},
-	{ids: "wet-mcp#1138", later: withOAuth},
+	{ids: "wet-mcp#1138", by: "auth/oauth.TestLoginAuthorizeURL"},
 	{ids: "91654 105396 95518 106314 108352", later: "with profiles"},
 	{ids: "21559 26972 30601 99838 115430", name: "every_block_arrives", test: everyBlockArrives},
 	{ids: "56072 56059", by: "TestField/R19"},
@@ -73,6 +76,13 @@ var hermesRows = []row{
 	{ids: "47134", by: "upstream.TestSafeGroup"},
 	{ids: "45620", by: "upstream.TestScreen", later: "screening what a catalog installs: with the catalog"},
 	{ids: "37792", name: "placeholders_stay", test: placeholders},
-	{ids: "36767 57836 35927 44588 34260 22161 5344 113771 116233 117510 111135 132730", later: withOAuth},
+	{ids: "36767", by: "auth/oauth.TestLoginUnknownClient"},
+	{ids: "57836 35927", by: "upstream.TestTokensNeedLogin"},
+	{ids: "44588 34260 22161 5344", by: "auth/oauth.TestLoginPortBusy"},
+	{ids: "113771", by: "auth/oauth.TestDiscoverHeaders"},
+	{ids: "116233", by: "auth/oauth.TestDiscoverOriginAsIssuer"},
+	{ids: "117510", by: "auth/oauth.TestAuthorizeParams"},
+	{ids: "111135", by: "auth/oauth.TestLoginIss"},
+	{ids: "132730", by: "auth/oauth.TestDiscoverTenants"},
 	{ids: "12865", name: "filters_as_written", test: filterSpellings},
 }
