@@ -201,3 +201,58 @@ func TestUnauthorized(t *testing.T) {
 		t.Errorf("without a url: %v", err)
 	}
 }
+
+// Servers of 2024-11-05 get the same tokens, with the stream and with each message, and
+// another one when they refuse what they were sent.
+func TestTokensOverSSE(t *testing.T) {
+	refuse := func(w http.ResponseWriter, r *http.Request, want string) bool {
+		if r.Header.Get("Authorization") == "Bearer "+want {
+			return false
+		}
+		w.Header().Set("Www-Authenticate", "Bearer")
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	}
+	var renewed atomic.Bool
+	f := newSSE(t, &fakeSSE{
+		open: func(w http.ResponseWriter, r *http.Request) bool { return refuse(w, r, "good") },
+		post: func(w http.ResponseWriter, r *http.Request, m rpc) bool {
+			if renewed.Load() {
+				return refuse(w, r, "better")
+			}
+			return refuse(w, r, "good")
+		},
+		call: func(f *fakeSSE, m rpc) { f.answer(m, `{"content":[]}`) },
+	})
+	p := &purse{token: "old", next: "good"}
+	leaks(t)
+	s := &Settings{URL: f.URL + "/sse", Transport: "sse", Auth: "oauth"}
+	set, err := NewSet([]Server{{Name: "a", Settings: s}}, Options{Tokens: func(*Resolved, string) (Tokens, error) { return p, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- set.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	set.AwaitFirst(t.Context(), time.Minute, "a")
+	call := func() error {
+		_, err := set.Do(t.Context(), Target{Server: "a"}, toolCall("t"))
+		return err
+	}
+	if err := call(); err != nil {
+		t.Fatalf("with the token that came after the first: %v", err)
+	}
+	p.mu.Lock()
+	p.next = "better"
+	p.mu.Unlock()
+	renewed.Store(true)
+	if err := call(); err != nil {
+		t.Errorf("after a message was refused: %v", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.asked) != 2 || !strings.HasPrefix(p.asked[0], "old ") || !strings.HasPrefix(p.asked[1], "good ") {
+		t.Errorf("asked %q", p.asked)
+	}
+}
