@@ -77,6 +77,7 @@ type pending struct {
 	call    *Call          // with asks
 	asks    *openQuestions // nil when the call answers no questions
 	list    bool           // its answer may be nested deep
+	own     bool           // it is of the program itself, and says nothing to an agent
 }
 
 type answer struct {
@@ -160,9 +161,14 @@ func (c *lineConn) Do(ctx context.Context, call *Call) (Response, error) {
 	return c.await(w, p, call)
 }
 
+// ownMethod reports whether a request is no agent's.
+func ownMethod(method string) bool {
+	return listed(method) || method == "ping" || method == "logging/setLevel"
+}
+
 // register puts a call into the table under a new id.
 func (c *lineConn) register(call *Call, w *wait) (*pending, error) {
-	p := &pending{answer: make(chan answer, 1), list: listed(call.Method)}
+	p := &pending{answer: make(chan answer, 1), list: listed(call.Method), own: ownMethod(call.Method)}
 	if call.Ask != nil {
 		p.call, p.asks = call, newQuestions(call, &w.limit, c.e.logger(), c.loops.Go)
 		p.asks.enough = func() { c.enough(call, p.id) }

@@ -583,3 +583,36 @@ func TestOneLine(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// A log message belongs to the only call of an agent, whatever the program itself asks
+// of the server meanwhile.
+func TestLogBesideOurOwnRequests(t *testing.T) {
+	asked := make(chan struct{})
+	c, _, h := dial(t, legacy(func(m request, say func(string, ...any)) error {
+		switch m.Method {
+		case "ping", "logging/setLevel":
+			close(asked) // and is never answered
+		case "tools/call":
+			go func() {
+				<-asked
+				say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"mine"}}`)
+				say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID)
+			}()
+		}
+		return nil
+	}))
+	defer c.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var own sync.WaitGroup
+	var got []string
+	call := &Call{Method: "tools/call", Params: []byte(`{"name":"t"}`), Notify: func(_ string, params []byte) { got = append(got, string(params)) }}
+	own.Go(func() { c.Do(ctx, &Call{Method: "logging/setLevel", Params: []byte(`{"level":"info"}`)}) })
+	if _, err := c.Do(t.Context(), call); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	own.Wait()
+	if everybody := h.list(); len(got) != 1 || len(everybody) != 0 {
+		t.Errorf("the call heard %q, everybody %q", got, everybody)
+	}
+}

@@ -33,19 +33,24 @@ func (c *lineConn) notified(m *wire.Message) {
 }
 
 // onlyListener is the call that a log message belongs to, as far as one can
-// tell: over stdio messages do not say, so it must be the only call in flight.
+// tell: over stdio messages do not say, so it must be the only one of an agent in flight.
 func (c *lineConn) onlyListener() *pending {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.pending) != 1 {
-		return nil
-	}
+	var only *pending
 	for _, p := range c.pending {
-		if p.notes != nil {
-			return p
+		switch {
+		case p.own:
+		case only != nil:
+			return nil
+		default:
+			only = p
 		}
 	}
-	return nil
+	if only == nil || only.notes == nil {
+		return nil
+	}
+	return only
 }
 
 func (c *lineConn) progressed(params []byte) {
