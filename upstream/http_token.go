@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -101,10 +100,16 @@ func (s *Set) tokensOf(r *Resolved, profile string) (Tokens, error) {
 	}
 	t, err := s.opt.Tokens(r, profile)
 	if err != nil {
-		return nil, &Error{Server: r.Server, Kind: Config, Err: fmt.Errorf("oauth: %w", err)}
+		return nil, &Error{Server: r.Server, Kind: Config, Err: &keepingError{err}}
 	}
 	return t, nil
 }
+
+// A keepingError is why no credentials can be kept: a key, or a directory.
+type keepingError struct{ err error }
+
+func (e *keepingError) Error() string { return "oauth: " + e.err.Error() }
+func (e *keepingError) Unwrap() error { return e.err }
 
 // A stamp is what Tokens.Stamp was at a moment.
 type stamp struct {

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -255,4 +256,42 @@ func TestTokensOverSSE(t *testing.T) {
 	if len(p.asked) != 2 || !strings.HasPrefix(p.asked[0], "old ") || !strings.HasPrefix(p.asked[1], "good ") {
 		t.Errorf("asked %q", p.asked)
 	}
+}
+
+// Where no credentials can be kept, that is said once, and looked at until it is mended.
+func TestTokensCannotBeKept(t *testing.T) {
+	f, _ := guarded(t, "good")
+	leaks(t)
+	var looked atomic.Int64
+	var mended atomic.Bool
+	var told lockedBuffer
+	set, err := NewSet([]Server{{Name: "a", Settings: &Settings{URL: f.URL, Auth: "oauth"}}}, Options{
+		Log: slog.New(slog.NewTextHandler(&told, nil)),
+		Tokens: func(*Resolved, string) (Tokens, error) {
+			if looked.Add(1); !mended.Load() {
+				return nil, errors.New("no key")
+			}
+			return &purse{token: "good"}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- set.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	for end := time.Now().Add(30 * time.Second); looked.Load() < 3 && time.Now().Before(end); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if n := strings.Count(told.String(), "server down"); n != 1 {
+		t.Errorf("told %d times of the same: %s", n, told.String())
+	}
+	mended.Store(true)
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if st, _ := set.Status("a"); st.State == Ready {
+			return
+		}
+	}
+	t.Errorf("not ready: %s", told.String())
 }

@@ -177,6 +177,10 @@ func (o *owner) differs(err error) bool {
 	if place := (*placeError)(nil); errors.As(err, &place) {
 		return r.Starts() == nil
 	}
+	if keeping := (*keepingError)(nil); errors.As(err, &keeping) {
+		_, kerr := o.srv.set.tokensOf(r, o.route.profile)
+		return kerr == nil
+	}
 	var file *tls.FileError
 	if errors.As(err, &file) {
 		_, terr := r.loadTLS(nil)

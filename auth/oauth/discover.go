@@ -283,7 +283,7 @@ func (s *Server) usable(m *Meta) error {
 			continue
 		}
 		if _, err := s.Endpoint(e.url); err != nil {
-			return fmt.Errorf("has a %s that %w", e.name, err)
+			return fmt.Errorf("%s: %w", e.name, err)
 		}
 	}
 	device, person := s.Settings.Flow == "device", proofOf(s).Grant == ""

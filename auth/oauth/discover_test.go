@@ -220,13 +220,13 @@ func TestDiscoverRefuses(t *testing.T) {
 		},
 		"no token endpoint": {docs: map[string]string{prmPath: prm, asOAuth: without(asMeta, `"token_endpoint":"{as}/token",`)}, want: "token_endpoint", as: 2},
 		"script as authorization endpoint": {
-			docs: map[string]string{prmPath: prm, asOAuth: strings.Replace(asMeta, "{as}/authorize", "javascript:alert(1)", 1)}, want: "authorization_endpoint that", as: 2,
+			docs: map[string]string{prmPath: prm, asOAuth: strings.Replace(asMeta, "{as}/authorize", "javascript:alert(1)", 1)}, want: "authorization_endpoint: is not", as: 2,
 		},
 		"command as authorization endpoint": {
-			docs: map[string]string{prmPath: prm, asOAuth: strings.Replace(asMeta, "{as}/authorize", "a:$(touch /tmp/x)?", 1)}, want: "authorization_endpoint that", as: 2,
+			docs: map[string]string{prmPath: prm, asOAuth: strings.Replace(asMeta, "{as}/authorize", "a:$(touch /tmp/x)?", 1)}, want: "authorization_endpoint: is not", as: 2,
 		},
 		"plain http token endpoint": {
-			docs: map[string]string{prmPath: prm, asOAuth: strings.Replace(asMeta, "{as}/token", "http://as.example.com/token", 1)}, want: "token_endpoint that is not https", as: 2,
+			docs: map[string]string{prmPath: prm, asOAuth: strings.Replace(asMeta, "{as}/token", "http://as.example.com/token", 1)}, want: "token_endpoint: is not https", as: 2,
 		},
 		"private registration endpoint": {
 			docs: map[string]string{prmPath: prm, asOAuth: strings.Replace(asMeta, "{as}/register", "https://10.0.0.1/register", 1)}, want: "private address", as: 2,
