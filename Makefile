@@ -55,8 +55,9 @@ vet: ## go vet for linux and darwin, amd64 and arm64
 	done; done
 	@for dir in test/bench test/oauth/zitadel; do echo "vet $$dir"; (cd $$dir && go vet ./...); done
 
+# SA1019: what MCP deprecates is tested as long as agents have it.
 staticcheck: ## run staticcheck, pinned
-	@echo staticcheck; go run $(STATICCHECK) -tags npm,clients ./...
+	@echo staticcheck; go run $(STATICCHECK) -checks inherit,-SA1019 -tags npm,clients ./...
 
 vuln: ## run govulncheck, pinned; an unreachable database is said, not failed
 	@echo govulncheck; out=$$(go run $(GOVULNCHECK) ./... 2>&1) && echo "$$out" | tail -3 || { \

@@ -270,7 +270,7 @@ func TestDiscoverOriginAsIssuer(t *testing.T) {
 	}
 	moved := newWorld(t)
 	moved.put(map[string]string{prmPath: strings.Replace(prm, "{as}", "{as}/t", 1), "as/elsewhere": asMeta})
-	moved.as.put("/.well-known/oauth-authorization-server/t", http.RedirectHandler("/elsewhere", 302).ServeHTTP)
+	moved.as.put("/.well-known/oauth-authorization-server/t", http.RedirectHandler("/elsewhere", http.StatusFound).ServeHTTP)
 	_, err = moved.discover(t, "")
 	wantError(t, err, "which is another")
 }
@@ -355,10 +355,10 @@ func TestDiscoverOddAnswers(t *testing.T) {
 			_, _ = w.Write([]byte(`{"resource":"` + strings.Repeat("x", 10<<20) + `"}`))
 		}, want: "longer than 256 KiB"},
 		"redirect loop": {page: func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, r.URL.Path, 302)
+			http.Redirect(w, r, r.URL.Path, http.StatusFound)
 		}, want: "more than 3 redirects"},
-		"redirect inside":               {page: http.RedirectHandler("https://10.0.0.1/x", 302).ServeHTTP, want: "private address"},
-		"redirect to instance metadata": {page: http.RedirectHandler("http://169.254.169.254/", 302).ServeHTTP, want: "plain http"},
+		"redirect inside":               {page: http.RedirectHandler("https://10.0.0.1/x", http.StatusFound).ServeHTTP, want: "private address"},
+		"redirect to instance metadata": {page: http.RedirectHandler("http://169.254.169.254/", http.StatusFound).ServeHTTP, want: "plain http"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -380,7 +380,7 @@ func TestDiscoverOddAnswers(t *testing.T) {
 func TestDiscoverRedirected(t *testing.T) {
 	w := newWorld(t)
 	w.put(map[string]string{"mcp/moved": prm, asOAuth: asMeta})
-	w.mcp.put("/.well-known/oauth-protected-resource/mcp", http.RedirectHandler("/moved", 301).ServeHTTP)
+	w.mcp.put("/.well-known/oauth-protected-resource/mcp", http.RedirectHandler("/moved", http.StatusMovedPermanently).ServeHTTP)
 	if p, err := w.discover(t, ""); err != nil || p.Issuer != w.as.URL {
 		t.Errorf("got %+v, %v", p, err)
 	}

@@ -209,17 +209,17 @@ func TestGuardRedirects(t *testing.T) {
 		case "/end":
 			hello(w, r)
 		case "/loop":
-			http.Redirect(w, r, "/loop", 302)
+			http.Redirect(w, r, "/loop", http.StatusFound)
 		case "/3":
-			http.Redirect(w, r, "/2", 302)
+			http.Redirect(w, r, "/2", http.StatusFound)
 		case "/2":
-			http.Redirect(w, r, "/1", 307)
+			http.Redirect(w, r, "/1", http.StatusTemporaryRedirect)
 		case "/1":
-			http.Redirect(w, r, "/end", 308)
+			http.Redirect(w, r, "/end", http.StatusPermanentRedirect)
 		case "/4":
-			http.Redirect(w, r, "/3", 302)
+			http.Redirect(w, r, "/3", http.StatusFound)
 		default:
-			http.Redirect(w, r, to.Load().(string), 307)
+			http.Redirect(w, r, to.Load().(string), http.StatusTemporaryRedirect)
 		}
 	})
 	n.guard.Allow = []string{"as.example.com", "127.0.0.1"}

@@ -3,7 +3,6 @@ package matrix
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -373,5 +372,5 @@ func eventually(t *testing.T, what string, is func() bool) {
 			return
 		}
 	}
-	t.Fatal(fmt.Sprintf("waited in vain for %s", what))
+	t.Fatalf("waited in vain for %s", what)
 }
